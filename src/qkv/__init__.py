@@ -1,0 +1,12 @@
+"""qkv (queries, keys, values): train a Transformer on your own sentence pairs, translate with it, look inside it."""
+
+from qkv.decoding import Translated, Translator
+from qkv.errors import InputError
+from qkv.look import record_attention
+from qkv.training import Trained, train
+
+__version__ = "0.1.0"
+
+load = Translator.load
+
+__all__ = ["InputError", "Trained", "Translated", "Translator", "load", "record_attention", "train"]

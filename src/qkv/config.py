@@ -1,0 +1,95 @@
+"""Settings: frozen, validated dataclasses <-> TOML, JSON and flags; and parts chosen by a name in a text."""
+
+import ast
+import dataclasses
+import inspect
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from qkv.errors import InputError, nearest
+
+T = TypeVar("T")
+Tree = dict[str, Any]
+
+
+def setting(default: Any, about: str) -> Any:
+    """A field of a settings dataclass, with the sentence that `--help` shows for it."""
+    return dataclasses.field(default=default, metadata={"about": about})
+
+
+def from_tree(cls: type[T], tree: Mapping[str, Any], where: str = "settings") -> T:
+    """A settings dataclass from plain data. Unknown keys and wrong types are refused by name."""
+    check_keys(cls, tree, where)
+    try:
+        return TypeAdapter(cls).validate_json(json.dumps(tree), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        reason = first["msg"].removeprefix("Value error, ")
+        given = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
+        raise InputError(f"{where}: {key + ': ' if key else ''}{reason}{given}") from None
+
+
+def check_keys(cls: type[Any], tree: Mapping[str, Any], where: str, inside: str = "") -> None:
+    """Refuse a key that `cls` does not have, naming the nearest one that it has."""
+    hints = get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls)]
+    for key, value in tree.items():
+        if key not in names:
+            raise InputError(f"{where}: unknown key {inside + key!r}; {nearest(key, names)}")
+        if dataclasses.is_dataclass(hints[key]) and isinstance(value, Mapping):
+            check_keys(hints[key], value, where, f"{inside}{key}.")  # type: ignore[arg-type]
+
+
+def to_tree(settings: Any) -> Tree:
+    """The plain data of a settings dataclass: what `from_tree` reads back."""
+    return dataclasses.asdict(settings)
+
+
+def merge(*trees: Mapping[str, Any]) -> Tree:
+    """Later trees win, key by key, however deep."""
+    merged: Tree = {}
+    for tree in trees:
+        for key, value in tree.items():
+            old = merged.get(key)
+            merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
+    return merged
+
+
+def read_toml(path: Path) -> Tree:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from None
+
+
+def parse_call(spec: str) -> tuple[str, dict[str, Any]]:
+    """'local(radius=2)' -> ("local", {"radius": 2}); only literal keyword arguments, nothing is evaluated."""
+    try:
+        call = ast.parse(spec, mode="eval").body
+        if isinstance(call, ast.Name):
+            return call.id, {}
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args:
+            return call.func.id, {str(k.arg): ast.literal_eval(k.value) for k in call.keywords if k.arg}
+    except (SyntaxError, ValueError):
+        pass
+    raise InputError(f"{spec!r} does not name a part; write name or name(key=value), for example 'sinusoidal'")
+
+
+def build(table: Mapping[str, Callable[..., T]], spec: str, *args: Any) -> T:
+    """build(POSITIONS, "learned(length=64)", config) is POSITIONS["learned"](config, length=64)."""
+    name, keywords = parse_call(spec)
+    if name not in table:
+        raise InputError(f"unknown name {name!r}; {nearest(name, table)}")
+    part = table[name]
+    accepted = [p.name for p in inspect.signature(part).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for key in keywords:
+        if key not in accepted:
+            hint = nearest(key, accepted) if accepted else "it takes none"
+            raise InputError(f"{name!r} has no option {key!r}; {hint}")
+    return part(*args, **keywords)

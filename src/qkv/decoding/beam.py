@@ -1,0 +1,77 @@
+"""Beam search, for every model that has `start` and `step`."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from qkv.decoding.hypothesis import Hypothesis, length_penalty, next_log_probabilities
+from qkv.models import Decodable, State
+from qkv.text.tokenizer import BOS, EOS
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Decodable, src: Tensor, limits: Sequence[int], *, beam: int, alpha: float = 0.6, no_repeat: int = 0
+) -> list[list[Hypothesis]]:
+    """The `beam` best hypotheses found for each sentence of src (B, S), best first.
+
+    At each step the best 2 * beam continuations are looked at: ends among the first `beam` of them are finished, the
+    first `beam` that do not end live on. A sentence is done when `beam` hypotheses are finished, or at its limit: it
+    never depends on its neighbours. Scores are log p / ((5 + length) / 6)^alpha.
+    """
+    search = _Search(model.start(src), src.device, list(limits), beam, alpha)
+    while len(search.sentence):
+        logits = model.step(search.tokens[:, -1], search.state)
+        search.advance(next_log_probabilities(logits, search.tokens, search.must_end(), no_repeat))
+    return [sorted(found, key=lambda h: -h.score)[:beam] for found in search.finished]
+
+
+class _Search:
+    """Rows of live hypotheses, `width` for each sentence still at work."""
+
+    def __init__(self, state: State, device: torch.device, limits: list[int], beam: int, alpha: float) -> None:
+        self.state, self.limits, self.beam, self.alpha = state, torch.tensor(limits), beam, alpha
+        self.sentence = torch.arange(len(limits))  # (n,)
+        self.tokens = torch.full((len(limits), 1), BOS, device=device)  # (n * width, t)
+        self.total = torch.zeros(len(limits), 1, device=device)  # (n, width): log p of each
+        self.finished: list[list[Hypothesis]] = [[] for _ in limits]
+
+    def must_end(self) -> Tensor:
+        at_limit = self.limits[self.sentence] <= self.tokens.size(1)
+        return at_limit.repeat_interleave(self.total.size(1))
+
+    def advance(self, log_p: Tensor) -> None:
+        """Choose among all continuations (n * width, V) of the live hypotheses."""
+        n, width = self.total.shape
+        sums = (self.total[:, :, None] + log_p.view(n, width, -1)).flatten(1)  # (n, width * V)
+        best, index = sums.topk(min(2 * self.beam, sums.size(1)), dim=1)  # (n, 2W)
+        parent, token = index // log_p.size(-1), index % log_p.size(-1)
+        rows = parent + width * torch.arange(n, device=parent.device)[:, None]
+        ends = token == EOS
+        self.finish(best, rows, ends)
+        alive = best.masked_fill(ends, -torch.inf)
+        self.total, kept = alive.topk(min(self.beam, alive.size(1)), dim=1)  # (n, W)
+        going = self.unfinished()
+        self.sentence, self.total = self.sentence[going], self.total[going]
+        chosen = rows.gather(1, kept)[going].flatten()
+        self.tokens = torch.cat((self.tokens[chosen], token.gather(1, kept)[going].flatten()[:, None]), dim=1)
+        self.state.reorder(chosen)
+
+    def finish(self, best: Tensor, rows: Tensor, ends: Tensor) -> None:
+        forced = (self.limits[self.sentence] <= self.tokens.size(1)).tolist()
+        length = self.tokens.size(1)  # new tokens, the end included
+        penalty = length_penalty(length, self.alpha)
+        values = best.tolist()
+        for i, j in ends[:, : self.beam].nonzero().tolist():
+            if values[i][j] == -torch.inf:
+                continue
+            tokens = self.tokens[rows[i, j], 1:].tolist()
+            hypothesis = Hypothesis(tokens, values[i][j] / penalty, values[i][j], not forced[i])
+            self.finished[int(self.sentence[i])].append(hypothesis)
+
+    def unfinished(self) -> Tensor:
+        """Which sentences go on: too few finished, the limit not reached, and some hypothesis still alive."""
+        few = torch.tensor([len(self.finished[s]) < self.beam for s in self.sentence.tolist()])
+        early = self.limits[self.sentence] > self.tokens.size(1)
+        return few & early & (self.total[:, 0] > -torch.inf).cpu()

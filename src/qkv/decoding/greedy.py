@@ -1,0 +1,78 @@
+"""Greedy decoding: always the most probable next token; and sampling, which draws it."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from qkv.decoding.hypothesis import Hypothesis, next_log_probabilities
+from qkv.errors import InputError
+from qkv.models import Decodable
+from qkv.text.tokenizer import BOS, EOS
+
+Choose = Callable[[Tensor], Tensor]  # log p (N, V) -> token (N,)
+
+
+def greedy(model: Decodable, src: Tensor, limits: Sequence[int], *, no_repeat: int = 0) -> list[Hypothesis]:
+    """src (B, S) padded; at most limits[i] tokens, the end included, for sentence i."""
+    return one_by_one(model, src, limits, lambda log_p: log_p.argmax(dim=-1), no_repeat=no_repeat)
+
+
+def sample(
+    model: Decodable, src: Tensor, limits: Sequence[int],
+    *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, no_repeat: int = 0,
+) -> list[Hypothesis]:  # fmt: skip
+    """Draw each token from softmax(logits / temperature), cut to the `top_k` best and to the nucleus `top_p`.
+
+    Nucleus (Holtzman et al. 2020): the fewest tokens whose probabilities sum to at least top_p.
+    """
+    if not temperature > 0 or top_k < 0 or not 0 < top_p <= 1:
+        raise InputError(
+            f"temperature={temperature}, top_k={top_k}, top_p={top_p}: give a temperature above 0, "
+            "top_k of 0 (all) or more, top_p above 0 and up to 1"
+        )
+    generator = torch.Generator(src.device).manual_seed(seed)
+
+    def draw(log_p: Tensor) -> Tensor:
+        p = narrow(log_p / temperature, top_k, top_p)
+        return torch.multinomial(p, 1, generator=generator)[:, 0]
+
+    return one_by_one(model, src, limits, draw, no_repeat=no_repeat)
+
+
+def narrow(logits: Tensor, top_k: int, top_p: float) -> Tensor:
+    """Probabilities (N, V) with all but the allowed tokens at 0, summing to 1."""
+    p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+    before = p.cumsum(dim=-1) - p  # what the better tokens sum to
+    p = p.masked_fill(before >= top_p, 0)
+    if top_k:
+        p[:, top_k:] = 0
+    return torch.zeros_like(p).scatter_(1, order, p / p.sum(dim=-1, keepdim=True))
+
+
+@torch.inference_mode()
+def one_by_one(
+    model: Decodable, src: Tensor, limits: Sequence[int], choose: Choose, *, no_repeat: int = 0
+) -> list[Hypothesis]:
+    """One hypothesis for each sentence; those that have ended leave the batch."""
+    found: dict[int, Hypothesis] = {}
+    state = model.start(src)
+    sentence = torch.arange(len(src))  # which one each row is
+    limit = torch.tensor(limits)
+    tokens = torch.full((len(src), 1), BOS, device=src.device)
+    total = torch.zeros(len(src), device=src.device)
+    while len(sentence):
+        must_end = limit[sentence] <= tokens.size(1)
+        log_p = next_log_probabilities(model.step(tokens[:, -1], state), tokens, must_end, no_repeat)
+        chosen = choose(log_p)
+        total = total + log_p.gather(1, chosen[:, None])[:, 0]
+        tokens = torch.cat((tokens, chosen[:, None]), dim=1)
+        ended = chosen.cpu() == EOS
+        for row in ended.nonzero()[:, 0].tolist():
+            score = float(total[row])
+            found[int(sentence[row])] = Hypothesis(tokens[row, 1:-1].tolist(), score, score, not bool(must_end[row]))
+        if ended.any():
+            rows = (~ended).nonzero()[:, 0].to(src.device)
+            sentence, tokens, total = sentence[~ended], tokens[rows], total[rows]
+            state.reorder(rows)
+    return [found[i] for i in range(len(src))]

@@ -1,0 +1,167 @@
+"""A translator: a model folder, loaded, with text in and text out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from qkv import folder
+from qkv.decoding.beam import beam_search
+from qkv.decoding.greedy import greedy, sample
+from qkv.decoding.hypothesis import Hypothesis, loops
+from qkv.errors import InputError
+from qkv.models import Transformer
+from qkv.text.doctor import normalise
+from qkv.text.language import is_unspaced
+from qkv.text.sentences import split_to_fit
+from qkv.text.tokenizer import EOS, PAD, Tokenizer
+
+MORE = 50  # tokens that a translation may have more than its source (Vaswani et al. 2017, section 6.1)
+CELLS = 2**14  # tokens x beams of one batch
+BLOCK = 3  # no run of so many tokens may come twice when a sentence that looped is decoded again
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to look for a translation: beam search, or greedy with beam=1, or sampling with a temperature."""
+
+    beam: int = 5
+    alpha: float = 1.0
+    n_best: int = 1
+    sampling: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.beam < 1 or self.n_best < 1:
+            raise InputError(f"beam={self.beam} and n_best={self.n_best} must be at least 1")
+        if self.n_best > self.beam and not self.sampling:
+            raise InputError(f"n_best={self.n_best} needs a beam of at least {self.n_best}, not {self.beam}")
+
+
+class Scored(NamedTuple):
+    """A text and its score: log p, divided by the length penalty; 0 is certain, lower is less so."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Translated:
+    """One input line, translated."""
+
+    text: str
+    score: float
+    alternatives: list[Scored] = field(default_factory=list)  # the n best, this one first
+    parts: int = 1  # pieces that a too long line was cut into
+    looped: bool = False  # the first attempt repeated itself; this is the second, without repetitions
+    cut: bool = False  # the limit was reached before the model ended its sentence
+
+    def remarks(self) -> list[str]:
+        """What a person should know about this line."""
+        said = [f"was longer than the model's training sentences and was translated in {self.parts} parts"] * (
+            self.parts > 1
+        )
+        said += ["ran in a loop at first and was decoded again without repetitions"] * self.looped
+        return said + ["reached the length limit before its end"] * self.cut
+
+
+class Translator:
+    """`Translator.load(folder).translate(texts)`; the same answer whatever else is in the batch."""
+
+    def __init__(self, model: Transformer, tokenizer: Tokenizer, about: dict[str, object]) -> None:
+        self.model, self.tokenizer, self.about = model.eval(), tokenizer, about
+        known = about.get("longest_source")
+        self.longest = min(known if isinstance(known, int) else 10**9, model.config.max_length - 1)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> "Translator":
+        loaded = folder.load(Path(path), device)
+        return cls(loaded.model, loaded.tokenizer, loaded.about)
+
+    def translate(self, texts: str | Sequence[str], **how: int | float | bool) -> list[Translated]:
+        """Translate lines of text; `how` are the fields of Search: beam=5, n_best=3, sampling=True, top_p=0.9 ..."""
+        search = Search(**how)  # type: ignore[arg-type]
+        lines = [normalise(text) for text in ([texts] if isinstance(texts, str) else texts)]
+        pieces = [split_to_fit(line, self.fits) if line else [] for line in lines]
+        flat = [piece for parts in pieces for piece in parts]
+        found = iter(self.search([self.tokenizer.encode(piece.strip()) for piece in flat], search))
+        return [self.join(parts, [next(found) for _ in parts]) for parts in pieces]
+
+    def fits(self, text: str) -> bool:
+        return len(self.tokenizer.encode(text.strip())) <= self.longest
+
+    def join(self, parts: list[str], found: list["Found"]) -> Translated:
+        """The pieces of one line as one translation; alternative i is made of alternative i of each piece."""
+        if not parts:
+            return Translated("", 0.0, [Scored("", 0.0)])
+        gap = "" if is_unspaced(str(self.about.get("target", ""))) else " "
+        ranks = min(len(piece.hypotheses) for piece in found)
+        ranked = []
+        for rank in range(ranks):
+            chosen = [piece.hypotheses[rank] for piece in found]
+            texts = self.tokenizer.decode_batch([hypothesis.tokens for hypothesis in chosen])
+            ranked.append(Scored(gap.join(texts), sum(h.score for h in chosen) / len(chosen)))
+        first = [piece.hypotheses[0] for piece in found]
+        looped, cut = any(piece.looped for piece in found), not all(hypothesis.ended for hypothesis in first)
+        return Translated(ranked[0].text, ranked[0].score, ranked, len(parts), looped, cut)
+
+    def search(self, sources: list[list[int]], how: Search) -> list["Found"]:
+        """Hypotheses for each source, which are batched by length."""
+        found: list[Found | None] = [None] * len(sources)
+        for batch in by_length([len(ids) + 1 for ids in sources], CELLS // how.beam):
+            some = [sources[i] for i in batch]
+            for i, result in zip(batch, self.caught(some, self.decode(some, how), how), strict=True):
+                found[i] = result
+        return [result for result in found if result is not None]
+
+    def caught(self, sources: list[list[int]], results: list[list[Hypothesis]], how: Search) -> list["Found"]:
+        """Sentences whose translation runs in a loop that the source does not have are decoded once more."""
+        bad = [i for i, found in enumerate(results) if loops(found[0].tokens) and not loops(sources[i])]
+        again = self.decode([sources[i] for i in bad], how, no_repeat=BLOCK) if bad else []
+        second = dict(zip(bad, again, strict=True))
+        return [Found(second.get(i, first), i in second) for i, first in enumerate(results)]
+
+    def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
+        """The n best hypotheses of each source, in one batch."""
+        most = self.model.config.max_length - 1
+        limits = [min(len(ids) + MORE, most) for ids in sources]
+        src = self.pad(sources)
+        if how.sampling:
+            rows = torch.arange(len(src), device=src.device).repeat_interleave(how.n_best)
+            drawn = sample(
+                self.model, src[rows], [limits[i] for i in rows.tolist()], temperature=how.temperature,
+                top_k=how.top_k, top_p=how.top_p, seed=how.seed, no_repeat=no_repeat,
+            )  # fmt: skip
+            several = [drawn[i : i + how.n_best] for i in range(0, len(drawn), how.n_best)]
+            return [sorted(some, key=lambda h: -h.score) for some in several]
+        if how.beam == 1:
+            return [[one] for one in greedy(self.model, src, limits, no_repeat=no_repeat)]
+        found = beam_search(self.model, src, limits, beam=how.beam, alpha=how.alpha, no_repeat=no_repeat)
+        return [some[: how.n_best] for some in found]
+
+    def pad(self, sources: list[list[int]]) -> Tensor:
+        width = max(len(ids) for ids in sources) + 1
+        rows = [[*ids, EOS] + [PAD] * (width - 1 - len(ids)) for ids in sources]
+        return torch.tensor(rows, device=next(self.model.parameters()).device)
+
+
+class Found(NamedTuple):
+    hypotheses: list[Hypothesis]
+    looped: bool
+
+
+def by_length(lengths: list[int], cells: int) -> list[list[int]]:
+    """Numbers of sentences in batches of like length; rows x longest is at most `cells` (or one row)."""
+    batches: list[list[int]] = []
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if batches and (len(batches[-1]) + 1) * lengths[i] <= cells:
+            batches[-1].append(i)
+        else:
+            batches.append([i])
+    return batches

@@ -1,0 +1,61 @@
+"""Writing files so that a crash leaves the old or the new, never a half."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path to write to; it takes the place of `path` at the end, or is removed if anything fails.
+
+    Works for a file and for a folder. What was written is on the disk before the name changes.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    remove(temporary)
+    try:
+        yield temporary
+        for written in [temporary, *temporary.rglob("*")] if temporary.is_dir() else [temporary]:
+            sync(written)
+        if path.is_dir() and temporary.is_dir():
+            remove(path)
+        temporary.replace(path)
+        sync(path.parent)
+    finally:
+        remove(temporary)
+
+
+def write_text(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, data: Any) -> None:
+    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_with(path: Path, write: Callable[[Path], object]) -> None:
+    """For a library that wants a path: write_with(path, lambda p: save_file(tensors, p))."""
+    with replacing(path) as temporary:
+        write(temporary)
+
+
+def remove(path: Path) -> None:
+    """A file or a whole folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,133 @@
+"""A model folder: config.json, tokenizer.json and model.safetensors; nothing else is needed to load it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from qkv.config import from_tree, to_tree
+from qkv.errors import InputError, nearest
+from qkv.files import write_json, write_with
+from qkv.models import MODELS, Transformer
+from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+
+VERSION = 1  # of the folder's layout; a folder from a later one is refused
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a model folder holds."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    about: dict[str, Any]  # everything of config.json that is not the model's: languages, training figures
+
+
+def save(folder: Path, model: Transformer, tokenizer: Tokenizer, about: dict[str, Any]) -> None:
+    """Hugging Face's file names, so that other tools see something familiar. The weights are written last."""
+    name = next(name for name, kind in MODELS.items() if type(model) is kind)
+    settings = to_tree(model.config)
+    write_json(
+        folder / "config.json",
+        {
+            "model_type": f"qkv-{name}",
+            "qkv_version": VERSION,
+            "tokenizer": tokenizer.fingerprint,
+            **about,
+            name: settings,
+        },
+    )
+    tokenizer.save(folder / "tokenizer.json")
+    special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **special})
+    write_json(folder / "special_tokens_map.json", special)
+    ids = {
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "decoder_start_token_id": BOS,
+        "eos_token_id": EOS,
+        "unk_token_id": UNK,
+    }
+    write_json(folder / "generation_config.json", ids)
+    save_weights(folder / "model.safetensors", weights(model))
+
+
+def load(folder: Path, device: str = "cpu") -> Loaded:
+    """Model and tokenizer, checked against each other; nothing in the folder is ever executed."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"no model folder at {folder}; give the folder that `qkv train --out` wrote")
+    about = read_config(folder)
+    name = str(about.pop("model_type")).removeprefix("qkv-")
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    fingerprint = about.pop("tokenizer", None)
+    if fingerprint != tokenizer.fingerprint:
+        raise InputError(
+            f"{folder}/tokenizer.json is not the one this model was trained with; copy the whole model folder again"
+        )
+    config = from_tree(MODELS[name].config_class, about.pop(name), f"{folder}/config.json")
+    if len(tokenizer) != config.vocab_size:
+        raise InputError(
+            f"{folder}: the vocabulary has {len(tokenizer)} entries but the model expects {config.vocab_size}; "
+            "copy the whole model folder again"
+        )
+    model = MODELS[name](config)
+    fill(model, load_weights(folder / "model.safetensors"), folder / "model.safetensors")
+    return Loaded(model.to(device).eval(), tokenizer, about)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    if not path.exists():
+        raise InputError(
+            f"{folder} has no config.json, so it is not a model folder (or its training has not saved yet)"
+        )
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        name = str(about["model_type"]).removeprefix("qkv-")
+        version = int(about.pop("qkv_version"))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise InputError(f"{path} is damaged or not from qkv; copy the whole model folder again") from None
+    if version > VERSION:
+        raise InputError(f"{path} was written by a later qkv (layout {version}, this one reads {VERSION}); update qkv")
+    if name not in MODELS or name not in about:
+        raise InputError(f"{path}: unknown model {name!r}; {nearest(name, MODELS)}")
+    return dict(about)
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter under its first name; tied ones appear once."""
+    return {name: value.detach().contiguous().cpu() for name, value in model.named_parameters()}
+
+
+def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
+    write_with(path, lambda temporary: save_file(tensors, temporary, metadata={"format": "pt"}))
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    if not path.exists():
+        raise InputError(f"{path} is missing; copy the whole model folder again, or train again")
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}); copy the whole model folder again") from None
+
+
+def fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Copy the tensors into the model: each must be used, each parameter must be filled, each shape must fit."""
+    own = dict(model.named_parameters())
+    for name in sorted(own.keys() ^ tensors.keys()):
+        what = "lacks" if name in own else "has an unknown"
+        raise InputError(f"{path} {what} {name}; the weights do not fit config.json")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            if parameter.shape != tensors[name].shape:
+                raise InputError(
+                    f"{path}: {name} has shape {tuple(tensors[name].shape)}, config.json expects {tuple(parameter.shape)}"
+                )
+            parameter.copy_(tensors[name])

@@ -1,0 +1,34 @@
+"""A stack of blocks with the position encoding that it owns: an encoder or a decoder."""
+
+from torch import Tensor, nn
+
+from qkv.config import build
+from qkv.layers.block import Block, BlockSizes, Seen
+from qkv.layers.dropout import Dropout
+from qkv.positions import POSITIONS, Places
+
+
+class Stack(nn.Module):
+    """N blocks over embedded tokens. With pre-norm a last normalisation follows, or nothing would have been normalised."""
+
+    def __init__(self, c: BlockSizes, *, layers: int, position: str, has_memory: bool) -> None:
+        super().__init__()
+        self.position = build(POSITIONS, position, c)
+        self.dropout = Dropout(c.dropout)
+        self.blocks = nn.ModuleList(Block(c, has_memory=has_memory) for _ in range(layers))
+        self.norm = nn.LayerNorm(c.d_model) if c.norm == "pre" else nn.Identity()
+
+    def forward(
+        self,
+        x: Tensor,
+        at: Places,
+        mask: Tensor | None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        seen: list[Seen] | None = None,
+    ) -> Tensor:
+        x = self.dropout(self.position.embed(x, at))  # (B, T, D)
+        for i, block in enumerate(self.blocks):
+            x = block(x, at, self.position, mask, memory, memory_mask, seen[i] if seen else None)
+        normed: Tensor = self.norm(x)
+        return normed

@@ -1,0 +1,8 @@
+"""What attention did: recording it, and pictures of it."""
+
+from qkv.look.curves import draw_curves
+from qkv.look.heatmap import draw
+from qkv.look.record import Maps, record_attention
+from qkv.look.sentence import Look, look_at
+
+__all__ = ["Look", "Maps", "draw", "draw_curves", "look_at", "record_attention"]

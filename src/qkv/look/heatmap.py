@@ -1,0 +1,247 @@
+"""Pictures of attention: one heat map, or one small map for each head, with the numbers beside it as JSON."""
+
+import io
+import json
+import math
+import os
+import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from qkv.errors import InputError
+from qkv.look.fonts import fit, require_matplotlib
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+SUFFIXES = (".png", ".svg")
+INK, FAINT = "#222222", "#8a8a8a"
+COLOURS = "Blues"
+
+
+def draw(weights: Any, rows: Sequence[str], columns: Sequence[str], path: Path, *, title: str = "") -> Path:
+    """Draw attention weights, (T, S) or (H, T, S), as a tensor, an array or nested lists; PNG or SVG by the suffix.
+
+    Queries stand down the side and keys along the top. The numbers drawn are written beside the picture, as
+    {"rows", "columns", "weights"} in a file of the same name that ends in .json. Returns the path of the picture.
+    """
+    path = Path(path)
+    check_suffix(path)
+    require_matplotlib()
+    maps = check_weights(weights, rows, columns)
+    figure = compose(maps if maps.dim() == 3 else maps[None], rows, columns, title, spell=path.suffix.lower() == ".png")
+    save(figure, path)
+    numbers = {"rows": list(rows), "columns": list(columns), "weights": maps.tolist()}
+    # Half a surrogate pair has no UTF-8; its backslash form is the JSON escape.
+    write(path.with_suffix(".json"), json.dumps(numbers, ensure_ascii=False).encode("utf-8", "backslashreplace"))
+    return path
+
+
+def check_suffix(path: Path) -> None:
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path} does not end in the name of a picture format; use one of {', '.join(SUFFIXES)}")
+
+
+def check_weights(weights: Any, rows: Sequence[str], columns: Sequence[str]) -> Tensor:
+    try:
+        maps = torch.as_tensor(weights).detach().to("cpu", torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"the weights are not a table of numbers ({error}); give a tensor (T, S) or (H, T, S)"
+        ) from None
+    shape = tuple(maps.shape)
+    if maps.dim() not in (2, 3) or 0 in shape:
+        raise InputError(f"the weights have shape {shape}; give (T, S) or (H, T, S) with no side empty")
+    if shape[-2:] != (len(rows), len(columns)):
+        raise InputError(
+            f"the weights have shape {shape}, but there are {len(rows)} row and {len(columns)} column labels; "
+            f"give one row label for each query and one column label for each key"
+        )
+    if not bool(maps.isfinite().all()) or maps.min() < 0:
+        raise InputError("some weights are negative, infinite or not numbers; give attention weights after the softmax")
+    return maps
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the maps stand, in inches from the lower left corner; labels lie outside and the saved picture grows."""
+
+    heads: int
+    height: int  # T, in cells
+    width: int  # S, in cells
+
+    @property
+    def cell(self) -> float:
+        """Cells of small tables are large enough to hold a number; the largest table is 20 inches wide, or 8 a head."""
+        largest, ideal, smallest, whole = (0.62, 9.0, 0.16, 20.0) if self.heads == 1 else (0.34, 2.8, 0.09, 8.0)
+        side = max(self.height, self.width)
+        return min(largest, max(ideal / side, min(smallest, whole / side)))
+
+    @property
+    def across(self) -> int:
+        """Heads in a row: the number that brings the picture nearest to 16:10, the shape of a screen."""
+
+        def misfit(n: int) -> float:
+            deep = math.ceil(self.heads / n)
+            return abs(math.log(n * self.width / (deep * self.height) / 1.6)) + 0.3 * (n * deep - self.heads)
+
+        return min(range(1, self.heads + 1), key=misfit)
+
+    @property
+    def font_size(self) -> float:
+        return min(11.0, max(5.0, self.cell * 72 * 0.68))
+
+    def frames(self) -> list[tuple[float, float, float, float]]:
+        """Left, bottom, width and height of each head's map."""
+        width, height = self.width * self.cell, self.height * self.cell
+        deep = math.ceil(self.heads / self.across)
+        places = [divmod(head, self.across) for head in range(self.heads)]
+        return [(x * (width + 0.2), (deep - 1 - y) * (height + 0.4), width, height) for y, x in places]
+
+
+def compose(maps: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, *, spell: bool) -> "Figure":
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    layout = Layout(*maps.shape)
+    frames = layout.frames()
+    left, top = min(frame[0] for frame in frames), max(frame[1] + frame[3] for frame in frames)
+    right = max(frame[0] + frame[2] for frame in frames)
+    figure = Figure(figsize=(right, top), facecolor="white")
+    FigureCanvasAgg(figure)
+    ceiling = float(maps.max()) or 1.0
+    for head, frame in enumerate(frames):
+        axes = figure.add_axes(inches(figure, frame))
+        image = axes.imshow(
+            maps[head].numpy(), cmap=COLOURS, vmin=0, vmax=ceiling, aspect="auto", interpolation="nearest"
+        )
+        finish(axes, layout)
+        label_rows(axes, rows if frame[0] == left else [], layout, spell=spell)
+        label_columns(axes, columns if head < layout.across else [], layout, spell=spell)
+        if layout.heads > 1:
+            caption(axes, f"head {head}")
+        elif layout.cell > 0.45:
+            write_values(axes, maps[head], ceiling)
+    name_axes(figure.axes[0])
+    bar = figure.add_axes(inches(figure, (right + 0.2, 0, 0.13, top)))
+    parts = 4 if top > 1 else 1  # a low bar has room for its ends only
+    figure.colorbar(image, cax=bar, ticks=[ceiling * part / parts for part in range(parts + 1)], format="%.2g")
+    bar.tick_params(labelsize=8, length=2, color=FAINT, labelcolor=INK)
+    bar.spines[:].set_visible(False)
+    if title:
+        write_title(figure, title, spell=spell)
+    return figure
+
+
+def inches(figure: "Figure", frame: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    """A frame in inches as matplotlib wants it, in parts of the figure."""
+    width, height = figure.get_size_inches()
+    return frame[0] / width, frame[1] / height, frame[2] / width, frame[3] / height
+
+
+def finish(axes: "Axes", layout: Layout) -> None:
+    """White lines between cells wide enough to bear them; a thin grey frame."""
+    axes.spines[:].set(color="#c8c8c8", linewidth=0.6)
+    axes.tick_params(which="both", length=0)
+    if layout.cell >= 0.12:
+        axes.set_xticks([x - 0.5 for x in range(1, layout.width)], minor=True)
+        axes.set_yticks([y - 0.5 for y in range(1, layout.height)], minor=True)
+        axes.grid(which="minor", color="white", linewidth=min(1.0, layout.cell * 2.5))
+
+
+def label_rows(axes: "Axes", labels: Sequence[str], layout: Layout, *, spell: bool) -> None:
+    shown, families = fit(labels, spell=spell)
+    every = spacing(layout)
+    axes.set_yticks(range(0, len(shown), every), shown[::every])
+    style(axes.get_yticklabels(), families, layout.font_size)
+
+
+def label_columns(axes: "Axes", labels: Sequence[str], layout: Layout, *, spell: bool) -> None:
+    """Upright where every label fits above its own column, else standing on end."""
+    shown, families = fit(labels, spell=spell)
+    every = spacing(layout)
+    axes.xaxis.tick_top()
+    axes.set_xticks(range(0, len(shown), every), shown[::every])
+    axes.tick_params(axis="x", which="both", length=0)
+    style(axes.get_xticklabels(), families, layout.font_size)
+    # A letter of DejaVu Sans is about 0.62 of its size wide.
+    if max(map(len, shown), default=0) * layout.font_size * 0.62 > layout.cell * 72:
+        for text in axes.get_xticklabels():
+            text.set_rotation(90)
+
+
+def spacing(layout: Layout) -> int:
+    """Every how many cells there is room for a label: a line of text and some air between two."""
+    return math.ceil(layout.font_size * 1.2 / (layout.cell * 72))
+
+
+def style(texts: Sequence["Text"], families: list[str], size: float) -> None:
+    for text in texts:
+        text.set(parse_math=False, fontfamily=families, fontsize=size, color=INK)
+
+
+def name_axes(axes: "Axes") -> None:
+    axes.set_ylabel("queries", fontsize=8.5, color=FAINT)
+    axes.set_xlabel("keys", fontsize=8.5, color=FAINT)
+    axes.xaxis.set_label_position("top")
+
+
+def caption(axes: "Axes", text: str) -> None:
+    axes.annotate(
+        text, (0.5, 0), (0, -4), "axes fraction", "offset points", ha="center", va="top", fontsize=8.5, color=FAINT
+    )
+
+
+def write_values(axes: "Axes", weights: Tensor, ceiling: float) -> None:
+    for y, row in enumerate(weights.tolist()):
+        for x, value in enumerate(row):
+            colour = "white" if value > 0.5 * ceiling else INK
+            axes.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=8.5, color=colour)
+
+
+def write_title(figure: "Figure", title: str, *, spell: bool) -> None:
+    """Above the highest label, which has to be measured, over the middle of the whole."""
+    (shown,), families = fit([title], spell=spell, longest=120)
+    with quiet():
+        box = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    text = figure.text((box.x0 + box.x1) / 2 / width, (box.y1 + 0.12) / height, shown, ha="center", va="bottom")
+    style([text], families, 12)
+
+
+def quiet() -> AbstractContextManager[None]:
+    """Without matplotlib's warning of missing glyphs: in a PNG they are spelled out, in an SVG the viewer has them."""
+    return warnings.catch_warnings(action="ignore", category=UserWarning)
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write a figure whole or not at all, cut to what is drawn; an SVG keeps its text as text."""
+    import matplotlib
+
+    kind = path.suffix.lower().removeprefix(".")
+    picture = io.BytesIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "qkv"}), quiet():
+        # No date: the same numbers give the same file.
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(picture, format=kind, dpi=150, bbox_inches="tight", pad_inches=0.15, metadata=metadata)
+    write(path, picture.getvalue())
+
+
+def write(path: Path, content: bytes) -> None:
+    """Under another name first, so that nobody ever reads half a file."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise InputError(f"{path} cannot be written ({error.strerror}); choose another place") from None

@@ -1,0 +1,38 @@
+"""One sentence, translated, with all that its attentions did."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from qkv.decoding import Translator
+from qkv.look.record import record_attention
+from qkv.text.tokenizer import BOS, EOS
+
+
+@dataclass(frozen=True)
+class Look:
+    """The tokens of a sentence pair and the weights between them; the ends are tokens, too."""
+
+    source: list[str]  # what each source token reads, and </s>
+    target: list[str]  # what each row of the decoder wrote, </s> at last
+    maps: dict[str, Tensor]  # (H, T, S) by the name of the attention
+
+    def cross(self) -> Tensor:
+        """Where the decoder looked in the source: the mean over heads of each layer's weights, (layers, T, S)."""
+        return torch.stack([m.mean(dim=0) for name, m in self.maps.items() if name.endswith("memory_attention")])
+
+
+@torch.inference_mode()
+def look_at(translator: Translator, source: str, target: str | None = None) -> Look:
+    """What the model attends to while it writes `target` (its own translation, if none is given)."""
+    if target is None:
+        target = translator.translate(source)[0].text
+    tokenizer = translator.tokenizer
+    src, tgt = tokenizer.encode(source), tokenizer.encode(target)
+    device = next(translator.model.parameters()).device
+    with record_attention(translator) as maps:
+        translator.model(torch.tensor([[*src, EOS]], device=device), torch.tensor([[BOS, *tgt]], device=device))
+    pieces = tokenizer.pieces
+    weights = {name: tensor[0].cpu() for name, tensor in maps.items()}
+    return Look([*pieces(src), "</s>"], [*pieces(tgt), "</s>"], weights)

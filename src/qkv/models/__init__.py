@@ -1,0 +1,20 @@
+"""One paper, one file; chosen by the names in MODELS."""
+
+from qkv.models.model import Decodable, Outputs, State
+from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, count_parameters, parameter_count
+
+MODELS: dict[str, type[Transformer]] = {
+    "transformer": Transformer,
+}
+
+__all__ = [
+    "MODELS",
+    "PRESETS",
+    "Decodable",
+    "Outputs",
+    "State",
+    "Transformer",
+    "TransformerConfig",
+    "count_parameters",
+    "parameter_count",
+]

@@ -1,0 +1,42 @@
+"""What training and decoding ask of a model, whatever its architecture."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from qkv.layers import Vocabulary
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Hidden states (B, T, D) and the projection that turns them into logits (B, T, V).
+
+    Kept apart, so that a loss can project a few rows at a time; `logits` projects all of them.
+    """
+
+    hidden: Tensor
+    vocabulary: Vocabulary
+
+    @property
+    def logits(self) -> Tensor:
+        projected: Tensor = self.vocabulary(self.hidden)
+        return projected
+
+
+class State(Protocol):
+    """What a model remembers between decoding steps; row i belongs to hypothesis i."""
+
+    def reorder(self, rows: Tensor) -> None: ...
+
+
+class Decodable(Protocol):
+    """A model that writes one token after another."""
+
+    def start(self, src: Tensor) -> State:
+        """Read the source ids (B, S), padded: the state before the first token."""
+        ...
+
+    def step(self, tokens: Tensor, state: State) -> Tensor:
+        """The last token of each hypothesis (B,) -> logits of the next one (B, V); the state moves on."""
+        ...

@@ -1,0 +1,138 @@
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017)."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from qkv.attention import causal, padding
+from qkv.config import setting
+from qkv.layers import Embedding, Seen, Stack, Vocabulary
+from qkv.models.model import Outputs, State
+from qkv.positions import Places
+
+PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no token
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Table 3, row "base", unless said otherwise."""
+
+    vocab_size: int = setting(37000, "size of the joint vocabulary (read from the tokenizer)")
+    d_model: int = setting(512, "width of the vectors that pass between blocks")
+    d_ff: int = setting(2048, "width inside the feed-forward networks")
+    n_heads: int = setting(8, "attention heads; d_model must be divisible by it")
+    encoder_layers: int = setting(6, "blocks of the encoder")
+    decoder_layers: int = setting(6, "blocks of the decoder")
+    dropout: float = setting(0.1, "dropout of every sub-layer's output and of the embeddings")
+    activation_dropout: float = setting(0.0, "dropout inside the feed-forward networks")
+    norm: Literal["post", "pre"] = setting(
+        "post", "layer norm after each residual (the paper) or before each sub-layer"
+    )
+    position: str = setting("sinusoidal", "any name that `qkv list positions` prints, e.g. learned(length=64)")
+    attention: str = setting("scaled_dot", "any name that `qkv list attention` prints, e.g. scaled_dot(dropout=0.1)")
+    attention_bias: bool = setting(False, "biases in the attention projections (fairseq and Marian have them)")
+    tied: Literal["all", "decoder", "none"] = setting("all", "which of source, target and output tables are one")
+    output_bias: bool = setting(False, "a bias for each word of the vocabulary (Marian has one)")
+    max_length: int = setting(1024, "longest sentence in tokens that the model takes")
+
+    def __post_init__(self) -> None:
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}")
+        for name in ("vocab_size", "d_model", "d_ff", "n_heads", "encoder_layers", "decoder_layers", "max_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("dropout", "activation_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+
+
+# base and big: Table 3 of the paper; tiny: the published text-only Multi30k baseline of 2.6 M parameters.
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": dict(d_model=128, d_ff=256, n_heads=4, encoder_layers=4, decoder_layers=4, dropout=0.3),
+    "small": dict(d_model=256, d_ff=1024, n_heads=4, encoder_layers=3, decoder_layers=3, dropout=0.1),
+    "base": dict(d_model=512, d_ff=2048, n_heads=8, encoder_layers=6, decoder_layers=6, dropout=0.1),
+    "big": dict(d_model=1024, d_ff=4096, n_heads=16, encoder_layers=6, decoder_layers=6, dropout=0.3),
+}
+
+
+class TransformerState:
+    """The memory's mask, what each decoder block has seen, and how many tokens have been read."""
+
+    def __init__(self, memory: Tensor, memory_mask: Tensor, layers: int) -> None:
+        self.memory, self.memory_mask = memory, memory_mask
+        self.seen = [Seen() for _ in range(layers)]
+        self.length = 0
+
+    def reorder(self, rows: Tensor) -> None:
+        self.memory, self.memory_mask = self.memory[rows], self.memory_mask[rows]
+        for seen in self.seen:
+            seen.reorder(rows)
+
+
+class Transformer(nn.Module):
+    """Figure 1: an encoder stack over the source, a decoder stack over the target and the encoder's memory."""
+
+    config_class = TransformerConfig
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        c = self.config = config
+        self.source = Embedding(c.vocab_size, c.d_model)
+        self.target = self.source if c.tied == "all" else Embedding(c.vocab_size, c.d_model)
+        self.encoder = Stack(c, layers=c.encoder_layers, position=c.position, has_memory=False)
+        self.decoder = Stack(c, layers=c.decoder_layers, position=c.position, has_memory=True)
+        tied = None if c.tied == "none" else self.target
+        self.vocabulary = Vocabulary(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
+        """Source ids (B, S) and target ids (B, T), both padded: for each target token, what should come next."""
+        memory, memory_mask = self.encode(src)
+        at = Places.span(0, tgt.size(1), tgt.device)
+        # Padding stands at the end, so no real token sees it through the causal mask.
+        hidden = self.decoder(self.target(tgt), at, causal(at), memory, memory_mask)
+        return Outputs(hidden, self.vocabulary)
+
+    def encode(self, src: Tensor) -> tuple[Tensor, Tensor]:
+        """The memory (B, S, D) and its mask (B, 1, 1, S)."""
+        mask = padding(src, PAD)
+        at = Places.span(0, src.size(1), src.device)
+        return self.encoder(self.source(src), at, mask), mask
+
+    def start(self, src: Tensor) -> TransformerState:
+        memory, memory_mask = self.encode(src)
+        return TransformerState(memory, memory_mask, len(self.decoder.blocks))
+
+    def step(self, tokens: Tensor, state: State) -> Tensor:
+        assert isinstance(state, TransformerState)
+        at = Places.span(state.length, state.length + 1, tokens.device)
+        x = self.target(tokens[:, None])  # (B, 1, D)
+        hidden = self.decoder(x, at, None, state.memory, state.memory_mask, state.seen)
+        state.length += 1
+        logits: Tensor = self.vocabulary(hidden[:, -1])
+        return logits  # (B, V)
+
+
+def parameter_count(c: TransformerConfig) -> int:
+    """The closed form of section B of the paper's Table 3: what `Transformer(c)` holds, without building it."""
+    d, f, bias = c.d_model, c.d_ff, int(c.attention_bias)
+    attention = 4 * (d * d + bias * d)
+    feed_forward = 2 * d * f + f + d
+    encoder = c.encoder_layers * (attention + feed_forward + 2 * 2 * d)
+    decoder = c.decoder_layers * (2 * attention + feed_forward + 3 * 2 * d)
+    last_norms = 2 * 2 * d if c.norm == "pre" else 0
+    tables = {"all": 1, "decoder": 2, "none": 3}[c.tied] * c.vocab_size * d
+    return encoder + decoder + last_norms + tables + int(c.output_bias) * c.vocab_size
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Every weight once, however many names share it."""
+    return sum(p.numel() for p in model.parameters())
+
+
+__all__ = ["PRESETS", "Transformer", "TransformerConfig", "TransformerState", "count_parameters", "parameter_count"]

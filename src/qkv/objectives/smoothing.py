@@ -1,0 +1,114 @@
+"""Cross-entropy with label smoothing: the plain form, and one that never holds all the logits at once."""
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Form = Literal["fairseq", "torch", "annotated", "tensor2tensor"]
+
+
+def target_mass(form: Form, smoothing: float, vocab_size: int) -> tuple[float, float]:
+    """The probability that the smoothed target gives to the right word, and to each other word.
+
+    fairseq and tensor2tensor: 1 - e, and e / (V - 1). torch spreads e over all V words, the right one too. The Annotated
+    Transformer gives nothing to padding: e / (V - 2).
+    """
+    if form == "torch":
+        return 1 - smoothing + smoothing / vocab_size, smoothing / vocab_size
+    return 1 - smoothing, smoothing / (vocab_size - (2 if form == "annotated" else 1))
+
+
+def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, form: Form, pad: int) -> Tensor:
+    """Szegedy et al. 2016, as in Vaswani et al. 2017, section 5.4: sum over rows of -sum_w q(w) log p(w), pads left out.
+
+    logits (N, V), labels (N,). The plain form: every step can be read beside the definition.
+    """
+    log_p = logits.log_softmax(dim=-1)
+    right, other = target_mass(form, smoothing, logits.size(-1))
+    q = torch.full_like(log_p, other).scatter_(1, labels[:, None], right)  # (N, V)
+    if form == "annotated":
+        q[:, pad] = 0
+    loss = -(q * log_p).sum(dim=-1)
+    if form == "tensor2tensor":  # less the entropy of q, so that a perfect model scores 0
+        loss = loss + torch.special.xlogy(q, q).sum(dim=-1)
+    return loss[labels != pad].sum()
+
+
+class _Chunked(torch.autograd.Function):
+    """Projection and loss a few rows at a time; the gradients are made on the way, while the logits are at hand."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
+        smoothing: float, form: Form, pad: int, cells: int,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        device, narrow = hidden.device.type, weight.dtype
+        if torch.is_autocast_enabled(device):
+            narrow = torch.get_autocast_dtype(device)
+        table, shift = weight.to(narrow), None if bias is None else bias.to(narrow)
+        right, other = target_mass(form, smoothing, weight.size(0))
+        total, likelihood = hidden.new_zeros((), dtype=torch.float32), hidden.new_zeros((), dtype=torch.float32)
+        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
+        grad_bias = None if bias is None else torch.zeros_like(bias)
+        rows = max(1, cells // weight.size(0))
+        for start in range(0, len(labels), rows):
+            here = slice(start, start + rows)
+            h, label = hidden[here].to(narrow), labels[here, None]
+            logits = F.linear(h, table, shift).float()  # (rows, V)
+            logits -= logits.amax(dim=-1, keepdim=True)
+            gold, on_pad, everywhere = (
+                logits.gather(1, label),
+                logits[:, pad, None].clone(),
+                logits.sum(-1, keepdim=True),
+            )
+            p = logits.exp_()
+            z = p.sum(dim=-1, keepdim=True)
+            log_z = z.log()
+            gold -= log_z
+            # sum_w q(w) log p(w) with q = other everywhere and right - other more at the gold word
+            spread = everywhere - p.size(-1) * log_z
+            if form == "annotated":
+                spread -= on_pad - log_z
+            total -= ((right - other) * gold + other * spread).sum()
+            likelihood -= gold.sum()
+            grad = p.div_(z)  # the gradient is p - q, since q sums to 1 in every form
+            grad.sub_(other).scatter_add_(1, label, torch.full_like(gold, other - right))
+            if form == "annotated":
+                grad[:, pad] += other
+            grad = grad.to(narrow)
+            grad_hidden[here] = grad @ table
+            grad_weight += grad.T @ h
+            if grad_bias is not None:
+                grad_bias += grad.sum(dim=0)
+        if form == "tensor2tensor":
+            entropy = -right * _log(right) - (weight.size(0) - 1) * other * _log(other)
+            total -= len(labels) * entropy
+        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
+        ctx.mark_non_differentiable(likelihood)
+        return total, likelihood
+
+    @staticmethod
+    def backward(ctx: Any, grad_total: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
+        scaled = None if grad_bias is None else grad_bias * grad_total
+        return grad_hidden * grad_total, grad_weight * grad_total, scaled, None, None, None, None, None
+
+
+def _log(x: float) -> float:
+    return float(torch.tensor(x, dtype=torch.float64).log()) if x else 0.0
+
+
+def chunked_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
+    *, smoothing: float, form: Form, pad: int, cells: int = 2**20,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """`smoothed_cross_entropy(hidden @ weight.T + bias, labels)` without its (N, V) logits, and -log p of the right words.
+
+    hidden (N, D), weight (V, D), labels (N,). The second result carries no gradient: it is what perplexity is made of.
+    At most `cells` logits stand in memory at a time: 4 MB of them stay in a processor's cache.
+    """
+    real = labels != pad
+    loss, likelihood = _Chunked.apply(hidden[real], weight, bias, labels[real], smoothing, form, pad, cells)
+    return loss, likelihood

@@ -1,0 +1,82 @@
+"""Tables: tab-separated (.tsv, no quoting) and comma-separated (.csv, quoted as spreadsheets do)."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from qkv.errors import InputError
+from qkv.text.language import is_code, pick
+from qkv.text.lines import read_lines
+from qkv.text.pair import Pair
+
+Rows = Iterable[tuple[int, list[str]]]  # the line on which a row begins, and its cells
+
+
+def read_tsv(path: Path, source: str | None, target: str | None, skipped: Counter[str]) -> Iterator[Pair]:
+    rows = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
+    return _pairs(path, rows, source, target, skipped)
+
+
+def read_csv(path: Path, source: str | None, target: str | None, skipped: Counter[str]) -> Iterator[Pair]:
+    return _pairs(path, _csv_rows(path), source, target, skipped)
+
+
+def _csv_rows(path: Path) -> Rows:
+    reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
+    begin = 1
+    try:
+        for cells in reader:
+            yield begin, cells
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(
+            f"{path} line {begin} is not sound CSV ({error}); put quotes around cells that hold quotes, commas or "
+            f'line ends, and write a quote inside a cell as ""'
+        ) from None
+
+
+def _pairs(path: Path, rows: Rows, source: str | None, target: str | None, skipped: Counter[str]) -> Iterator[Pair]:
+    columns: tuple[int, int] | None = None
+    width = 2
+    for number, cells in rows:
+        if len(cells) < 2 and not "".join(cells).strip():
+            skipped["blank lines"] += 1
+            continue
+        if number == 1 and (columns := _header(path, cells, source, target)):
+            width = len(cells)
+            continue
+        if len(cells) != width:
+            raise InputError(
+                f"{path} line {number} has {_count(len(cells))} where {width} were expected; give each line two cells, "
+                f"the source and the target, or name the columns in the first line (for example en and de)"
+            )
+        first, second = columns or (0, 1)
+        yield Pair(cells[first], cells[second], f"{path} line {number}")
+
+
+def _header(path: Path, cells: list[str], source: str | None, target: str | None) -> tuple[int, int] | None:
+    """The source's and the target's column, if the first row names languages."""
+    names = tuple(cell.strip() for cell in cells)
+    lower = [name.lower() for name in names]
+    if "source" in lower and "target" in lower:
+        return lower.index("source"), lower.index("target")
+    if source and target:
+        src, tgt = pick(names, source), pick(names, target)
+        if src is not None and tgt is not None and src != tgt:
+            return names.index(src), names.index(tgt)
+    if len(names) == 1 or len(set(lower)) < len(names) or not all(map(is_code, names)):
+        return None
+    if len(names) == 2 and not (source and target):
+        named = pick(names, source or target or names[0])
+        if named is not None:
+            column = names.index(named)
+            return (1 - column, column) if target else (column, 1 - column)
+    raise InputError(
+        f"{path} names the columns {', '.join(names)}, but the languages asked for are {source} (source) and {target} "
+        f"(target); ask for two of those columns"
+    )
+
+
+def _count(cells: int) -> str:
+    return "1 cell" if cells == 1 else f"{cells} cells"

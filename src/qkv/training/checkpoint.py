@@ -1,0 +1,95 @@
+"""Checkpoints: model folders that also hold all that a run needs to go on exactly as if it had never stopped."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from qkv.errors import InputError
+from qkv.files import remove, replacing, write_json
+from qkv.folder import load_weights
+
+PROOF = "training.json"  # written last; it names every other file and its digest
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run stood: its weights, the tensors of optimiser, average and random generators, and its counters."""
+
+    weights: dict[str, Tensor]
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+def save(
+    folder: Path, step: int, save_model: Callable[[Path], None], tensors: dict[str, Tensor], state: dict[str, Any]
+) -> Path:
+    """Write folder/step-N whole, or leave everything as it was."""
+    final = folder / f"step-{step:08d}"
+    with replacing(final) as temporary:
+        temporary.mkdir()
+        save_model(temporary)
+        save_file({name: value.contiguous() for name, value in tensors.items()}, temporary / "training.safetensors")
+        digests = {path.name: digest(path) for path in sorted(temporary.iterdir())}
+        write_json(temporary / PROOF, {"state": state, "digests": digests})
+    return final
+
+
+def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint that is whole; damaged ones are named and passed over."""
+    for path in reversed(existing(folder)):
+        try:
+            return load(path)
+        except InputError as error:
+            say(f"{error} Going back to the one before it.")
+    return None
+
+
+def load(path: Path) -> Checkpoint:
+    try:
+        proof = json.loads((path / PROOF).read_text(encoding="utf-8"))
+        state, digests = dict(proof["state"]), dict(proof["digests"])
+        damaged = [name for name, expected in digests.items() if digest(path / name) != expected]
+    except (OSError, ValueError, KeyError, TypeError):
+        damaged = [PROOF]
+    if damaged:
+        raise InputError(f"The checkpoint {path} is damaged ({', '.join(damaged)} is not as it was written).")
+    return Checkpoint(load_weights(path / "model.safetensors"), load_weights(path / "training.safetensors"), state)
+
+
+def existing(folder: Path) -> list[Path]:
+    """Checkpoints by step, oldest first; unfinished ones have other names and are not among them."""
+    return sorted(folder.glob("step-*")) if folder.is_dir() else []
+
+
+def tidy(folder: Path, keep: int) -> None:
+    """Remove all but the newest `keep`, and what a killed run left half-written."""
+    for path in existing(folder)[:-keep]:
+        remove(path)
+    for path in folder.glob(".step-*.part"):
+        remove(path)
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
+
+
+def random_state() -> dict[str, Tensor]:
+    """The state of every random generator that training draws from."""
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state |= {f"cuda{i}": value for i, value in enumerate(torch.cuda.get_rng_state_all())}
+    return state
+
+
+def set_random_state(state: dict[str, Tensor]) -> None:
+    torch.set_rng_state(state["cpu"])
+    if torch.cuda.is_available() and "cuda0" in state:
+        torch.cuda.set_rng_state_all([state[f"cuda{i}"] for i in range(torch.cuda.device_count())])

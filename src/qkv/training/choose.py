@@ -1,0 +1,53 @@
+"""Settings for a corpus and a machine, when a person gives none."""
+
+from dataclasses import dataclass
+
+import torch
+
+from qkv.config import Tree
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """What is known of a corpus before its sub-words are learned."""
+
+    pairs: int
+    characters: int  # of both sides
+
+
+# (pairs below, vocabulary, preset, dropout, tokens in a batch, epochs without another limit). Dropout falls as data grows; the
+# first rows follow the published Multi30k baseline (tiny, dropout 0.3), the last ones the paper's base model.
+CPU_SIZES = [
+    (5_000, 2_000, "tiny", 0.3, 1024, 60),
+    (60_000, 6_000, "tiny", 0.3, 2048, 40),
+    (400_000, 8_000, "small", 0.2, 4096, 20),
+    (4_000_000, 16_000, "small", 0.1, 4096, 5),
+    (None, 16_000, "small", 0.1, 8192, 2),
+]
+GPU_SIZES = [
+    (5_000, 2_000, "tiny", 0.3, 1024, 60),
+    (60_000, 6_000, "tiny", 0.3, 4096, 60),
+    (400_000, 8_000, "small", 0.2, 8192, 40),
+    (4_000_000, 16_000, "base", 0.1, 16384, 20),
+    (None, 32_000, "base", 0.1, 16384, 10),
+]
+
+
+def choose(corpus: Corpus, device: torch.device, has_limit: bool) -> Tree:
+    """A tree of settings; a recipe and flags are laid over it."""
+    sizes = CPU_SIZES if device.type == "cpu" else GPU_SIZES
+    row = next(row for row in sizes if row[0] is None or corpus.pairs < row[0])
+    _, vocabulary, preset, dropout, tokens, epochs = row
+    # A vocabulary cannot be larger than the text has room for: about one new sub-word in 20 characters.
+    vocabulary = max(400, min(vocabulary, corpus.characters // 20))
+    rate = {"tiny": 3e-3, "small": 1e-3, "base": 7e-4}[preset]
+    training: Tree = {
+        "learning_rate": rate,
+        "schedule": "cosine(warmup=400)",
+        "epochs": 0.0 if has_limit else float(epochs),
+    }
+    return {
+        "data": {"vocab_size": vocabulary, "batch_tokens": tokens},
+        "model": {"preset": preset, "dropout": dropout, "norm": "pre"},
+        "training": training,
+    }

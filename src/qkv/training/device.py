@@ -1,0 +1,34 @@
+"""Where to compute, and how exactly: the device, its number format and the threads."""
+
+import os
+
+import torch
+
+from qkv.errors import InputError
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise InputError(f"there is no device {name!r} on this machine; use --training.device auto") from None
+    return device
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """bfloat16 where the device has instructions for it, float32 elsewhere; weights and sums stay float32 always."""
+    if name != "auto":
+        return torch.bfloat16 if name == "bfloat16" else torch.float32
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    capable = torch.cpu.get_capabilities()
+    has_bfloat16 = device.type == "cpu" and (capable.get("avx512_bf16") or capable.get("amx_bf16"))
+    return torch.bfloat16 if has_bfloat16 else torch.float32
+
+
+def cores() -> int:
+    """The cores that this process may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

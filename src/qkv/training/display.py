@@ -1,0 +1,87 @@
+"""What a person sees of a run: sentences, and a live line with speed, loss and time left."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+SLOW = 15.0  # seconds between lines where no live line can be shown (a file, a pipe, CI)
+
+
+class Display:
+    """Sentences go to standard error, so that standard output stays free for results."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        self.live: Progress | None = None
+        self.task: TaskID | None = None
+        self.recent: deque[tuple[float, int, float]] = deque(maxlen=50)  # when, tokens, loss
+        self.printed = 0.0
+        self.validation = ""
+
+    def say(self, sentence: str) -> None:
+        self.console.print(sentence, markup=False)
+
+    @contextmanager
+    def counting(self, what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        """A bar for reading or writing many pairs."""
+        columns = (TextColumn("{task.description}"), BarColumn(30), TextColumn("{task.completed:,} pairs"))
+        with Progress(*columns, console=self.console, transient=True) as progress:
+            task = progress.add_task(what, total=total)
+            yield lambda done: progress.update(task, completed=done)
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        if not self.console.is_terminal:
+            yield
+            return
+        columns = (BarColumn(24), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.description}"))
+        with Progress(*columns, console=self.console, refresh_per_second=4) as self.live:
+            self.task = self.live.add_task("starting", total=1.0)
+            try:
+                yield
+            finally:
+                self.live = None
+
+    def step(self, event: dict[str, Any], progress: float, left: float | None) -> None:
+        now = time.monotonic()
+        self.recent.append((now, event["tokens"], event["loss"]))
+        line = self.line(event, left)
+        if self.live and self.task is not None:
+            self.live.update(self.task, completed=progress, description=line)
+        elif now - self.printed >= SLOW:
+            self.printed = now
+            self.say(line)
+
+    def line(self, event: dict[str, Any], left: float | None) -> str:
+        seconds = self.recent[-1][0] - self.recent[0][0]
+        tokens = sum(t for _, t, _ in list(self.recent)[1:])
+        loss = sum(loss for _, _, loss in self.recent) / len(self.recent)
+        speed = f"{tokens / seconds:,.0f} tokens/s" if seconds else "measuring speed"
+        ahead = f", {duration(left)} left" if left is not None else ""
+        return (
+            f"epoch {event['epoch']:.2f}, step {event['step']:,}: loss {loss:.3f}, rate {event['learning_rate']:.2e}, "
+            f"{speed}{ahead}{self.validation}"
+        )
+
+    def validated(self, event: dict[str, Any]) -> None:
+        figures = f"loss {event['loss']:.3f}, perplexity {event['perplexity']:.2f}"
+        if "bleu" in event:
+            figures += f", BLEU {event['bleu']:.2f}"
+        self.validation = f" | valid: {figures}"
+        self.say(
+            f"epoch {event['epoch']:.2f}, step {event['step']:,}: validation {figures}{' (best)' if event['best'] else ''}"
+        )
+
+
+def duration(seconds: float) -> str:
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"

@@ -1,0 +1,83 @@
+"""The log of a run: JSON lines, TensorBoard if it is installed, and a picture of the curves."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from qkv.errors import InputError
+from qkv.files import write_text
+from qkv.look import draw_curves
+
+EVERY = 1.0  # seconds of training that one line stands for
+
+
+class Log:
+    """training/log.jsonl; training steps are summed up, everything else is a line of its own."""
+
+    def __init__(self, folder: Path, from_step: int) -> None:
+        self.path, self.picture = folder / "log.jsonl", folder / "curves.png"
+        if self.path.exists():  # a killed run may have logged more than it saved
+            kept = [line for line in self.path.read_text(encoding="utf-8").splitlines() if step_of(line) <= from_step]
+            write_text(self.path, "".join(line + "\n" for line in kept))
+        self.file = self.path.open("a", encoding="utf-8")
+        self.board = tensorboard(folder)
+        self.waiting: list[dict[str, Any]] = []
+        self.since = self.drawn = time.monotonic()
+
+    def event(self, event: dict[str, Any]) -> None:
+        if event["event"] != "train":
+            self.flush()
+            self.write(event)
+            return
+        self.waiting.append(event)
+        if time.monotonic() - self.since >= EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        """One line for the steps since the last: mean loss, weighted by tokens, and tokens a second."""
+        steps, elapsed = self.waiting, time.monotonic() - self.since
+        self.waiting, self.since = [], time.monotonic()
+        if steps:
+            tokens = sum(step["tokens"] for step in steps)
+            loss = sum(step["loss"] * step["tokens"] for step in steps) / tokens
+            self.write({**steps[-1], "loss": loss, "tokens": tokens, "tokens_per_second": round(tokens / elapsed)})
+
+    def write(self, event: dict[str, Any]) -> None:
+        print(json.dumps(event), file=self.file, flush=True)
+        if self.board is not None and "step" in event:
+            for name, value in event.items():
+                if isinstance(value, float):
+                    self.board.add_scalar(f"{event['event']}/{name}", value, event["step"])
+
+    def draw(self, at_least: float = 0.0) -> str:
+        """Draw the curves if the last picture is older than that many seconds; returns why not, if it cannot."""
+        if time.monotonic() - self.drawn < at_least:
+            return ""
+        self.drawn = time.monotonic()
+        try:
+            draw_curves(self.path, self.picture)
+        except InputError as error:
+            return str(error)
+        return ""
+
+    def close(self) -> None:
+        self.flush()
+        self.file.close()
+        if self.board is not None:
+            self.board.close()
+
+
+def step_of(line: str) -> float:
+    try:
+        return float(json.loads(line).get("step", 0))
+    except (ValueError, AttributeError):
+        return float("inf")  # half a line: the run was killed while it wrote
+
+
+def tensorboard(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]

@@ -1,0 +1,122 @@
+"""The settings of one training run: what recipes, flags and the run folder hold."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from qkv.config import Tree, check_keys, from_tree, setting
+from qkv.errors import InputError, nearest
+from qkv.models import MODELS, PRESETS, TransformerConfig
+from qkv.objectives import OBJECTIVES, Translation
+from qkv.text.doctor import Rules
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """How text becomes ids and batches."""
+
+    tokenizer: str = setting("bpe", "how sub-words are learned: bpe or unigram; or the path of a tokenizer.json to use")
+    vocab_size: int = setting(8000, "size of the joint vocabulary to learn")
+    max_length: int = setting(200, "pairs with more tokens than this on a side are left out, and counted")
+    held_out: int = setting(1000, "pairs kept for validation when no --valid is given (at most one in ten)")
+    batch_tokens: int = setting(4096, "a batch holds at most this many tokens of the longer side, padding counted")
+    seed: int = setting(1, "decides the order of batches, the first weights and dropout")
+    doctor: Rules = field(default_factory=Rules)
+
+    def __post_init__(self) -> None:
+        if self.batch_tokens < 1 or self.held_out < 1 or self.max_length < 1:
+            raise ValueError("batch_tokens, held_out and max_length must be at least 1")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be a number from 0, not {self.seed}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How weights are learned, and when to stop."""
+
+    optimizer: Literal["adamw", "adam"] = setting(
+        "adamw", "adam, or adamw (its weight decay is apart from the gradient)"
+    )
+    learning_rate: float = setting(1e-3, "the highest learning rate, multiplied by the schedule")
+    schedule: str = setting(
+        "inverse_square_root", "inverse_square_root, linear, cosine, constant or noam, e.g. cosine(warmup=400)"
+    )
+    beta1: float = setting(0.9, "Adam's memory of the gradient")
+    beta2: float = setting(0.98, "Adam's memory of its square")
+    epsilon: float = setting(1e-9, "Adam's guard against division by zero")
+    weight_decay: float = setting(0.0, "weight decay")
+    clip: float = setting(1.0, "longest gradient; 0 for no limit")
+    accumulate: int = setting(1, "batches for one step of the optimiser")
+    average: str = setting("running", "weights that are validated and kept: running(decay=..), last(n=5) or none")
+    best_by: Literal["loss", "bleu"] = setting("loss", "the validation figure that decides which weights are kept")
+    patience: int = setting(10, "stop after this many validations without a better one; 0 for never")
+    steps: int = setting(0, "stop after this many steps; 0 for no limit")
+    epochs: float = setting(0.0, "stop after this many passes over the data; 0 for no limit")
+    minutes: float = setting(0.0, "stop after this much training time; 0 for no limit")
+    validate_every: int = setting(0, "steps between validations; 0 for once an epoch")
+    bleu_sentences: int = setting(200, "validation sentences that are translated to measure BLEU; 0 for none")
+    checkpoint_minutes: float = setting(2.0, "time between checkpoints; one is also written at each validation")
+    checkpoint_steps: int = setting(0, "steps between checkpoints, beside those by time; 0 for none")
+    keep: int = setting(3, "checkpoints to keep")
+    device: str = setting("auto", "auto, cpu, cuda, mps")
+    precision: Literal["auto", "float32", "bfloat16"] = setting(
+        "auto", "auto takes bfloat16 where the device computes in it"
+    )
+    threads: int = setting(0, "CPU threads; 0 for one for each core")
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "epochs", "minutes", "patience", "validate_every", "bleu_sentences", "threads", "clip"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} cannot be negative, but it is {getattr(self, name)}")
+        if self.accumulate < 1 or self.keep < 1:
+            raise ValueError("accumulate and keep must be at least 1")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be above 0, not {self.learning_rate}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One run, whole. What is not given is chosen for the corpus and the machine (training.choose)."""
+
+    published: str = ""  # the published figure that a recipe is measured against
+    source: str = ""
+    target: str = ""
+    train: list[str]
+    valid: list[str] = field(default_factory=list)
+    test: list[str] = field(default_factory=list)
+    architecture: str = "transformer"
+    objective_name: str = "translation"
+    data: DataConfig = DataConfig()
+    model: TransformerConfig = TransformerConfig()
+    objective: Translation = Translation()
+    training: TrainingConfig = TrainingConfig()
+
+
+def check(tree: Mapping[str, Any], where: str) -> None:
+    """Refuse an unknown key at once, before any data is read."""
+    shown = dict(tree)
+    model = dict(shown.get("model", {}))
+    preset = model.pop("preset", "base")
+    if preset not in PRESETS:
+        raise InputError(f"{where}: unknown preset {preset!r}; {nearest(str(preset), PRESETS)}")
+    for key, table in (("architecture", MODELS), ("objective_name", OBJECTIVES)):
+        name = str(shown.get(key, next(iter(table))))
+        if name not in table:
+            raise InputError(f"{where}: unknown {key} {name!r}; {nearest(name, table)}")
+    check_keys(Settings, {**shown, "model": model}, where)
+
+
+def complete(tree: Mapping[str, Any], where: str) -> Settings:
+    """Settings from plain data; `model.preset` names the sizes that other keys of [model] change."""
+    check(tree, where)
+    model: Tree = dict(tree.get("model", {}))
+    preset = PRESETS[model.pop("preset")] if "preset" in model else {}
+    return from_tree(Settings, {**tree, "model": {**preset, **model}}, where)
+
+
+def paths(names: list[str]) -> list[Path]:
+    """Names from a recipe as paths; $QKV_DATA is the folder of that variable, or ../shared/data."""
+    data = os.environ.get("QKV_DATA", "../shared/data")
+    return [Path(name.replace("$QKV_DATA", data)).expanduser() for name in names]

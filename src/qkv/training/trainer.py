@@ -1,0 +1,292 @@
+"""The training loop: batches in, better weights out; it can be stopped at any moment and goes on exactly."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from qkv.config import build
+from qkv.data import Batch, Batches, Place
+from qkv.errors import InputError
+from qkv.objectives import Translation
+from qkv.training import checkpoint
+from qkv.training.averaging import AVERAGES
+from qkv.training.device import choose_device, choose_precision, cores
+from qkv.training.schedules import SCHEDULES
+from qkv.training.settings import TrainingConfig
+
+BAD_IN_A_ROW = 3  # non-finite losses after which the weights go back to the last checkpoint
+BAD_AT_MOST = 30  # ... and after which the run ends
+
+
+@dataclass
+class Progress:
+    """The counters of a run; all of them go into checkpoints."""
+
+    step: int = 0
+    place: Place = field(default_factory=Place)
+    seconds: float = 0.0  # spent in training, over all sessions
+    tokens: int = 0  # target tokens read
+    best: float | None = None
+    best_step: int = 0
+    stale: int = 0  # validations since the best
+    validated: int = 0  # step of the last validation
+    bad: int = 0  # batches with a non-finite loss, skipped
+    bad_in_a_row: int = 0
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What the loop calls out to. None of it may change the course of training."""
+
+    validate: Callable[[nn.Module], dict[str, float]]  # figures of a model on the validation set
+    save_model: Callable[[nn.Module, Path], None]  # a model folder
+    report: Callable[[dict[str, Any]], None]  # an event for log and display
+    out: Path
+
+
+class Trainer:
+    """Adam on an objective, under a schedule, with averaged weights, validations, checkpoints and early stopping."""
+
+    def __init__(
+        self, model: nn.Module, objective: Translation, batches: Batches, c: TrainingConfig, hooks: Hooks
+    ) -> None:
+        self.c, self.hooks, self.objective, self.batches = c, hooks, objective, batches
+        torch.set_num_threads(c.threads or cores())
+        self.device = choose_device(c.device)
+        self.precision = choose_precision(c.precision, self.device)
+        self.model = model.to(self.device)
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[c.optimizer]
+        self.optimizer = kind(
+            model.parameters(), lr=c.learning_rate, betas=(c.beta1, c.beta2), eps=c.epsilon,
+            weight_decay=c.weight_decay, fused=self.device.type in ("cpu", "cuda"),
+        )  # fmt: skip
+        self.schedule = build(SCHEDULES, c.schedule)
+        self.average = build(AVERAGES, c.average)
+        self.now = Progress()
+        self.folder = hooks.out / "training" / "checkpoints"
+        self.saved_at = time.monotonic()
+
+    # -- the loop ------------------------------------------------------------------------------------------------
+
+    def run(self) -> str:
+        """Train until a limit is reached; returns why it stopped."""
+        self.model.train()
+        began = time.monotonic() - self.now.seconds
+        stream = self.batches.stream(self.now.place)
+        with interruptible() as asked_to_stop:
+            while not (reason := self.finished()):
+                group = list(islice(stream, self.c.accumulate))
+                figures = self.step([batch for batch, _ in group])
+                self.now.place, self.now.seconds = group[-1][1], time.monotonic() - began
+                self.hooks.report({"event": "train", **figures})
+                if self.validation_due():
+                    self.validate()
+                if asked_to_stop():
+                    self.save()
+                    return "interrupted"
+                if self.checkpoint_due():
+                    self.save()
+        if self.now.validated != self.now.step:
+            self.validate()
+        self.save()
+        return reason
+
+    def step(self, batches: list[Batch]) -> dict[str, Any]:
+        """One step of the optimiser on one or more batches, weighted by their real tokens."""
+        self.now.step += 1
+        rate = self.c.learning_rate * self.schedule(self.now.step, self.progress())
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        loss, tokens = self.gradients(batches)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.c.clip or torch.inf)
+        finite = bool(torch.isfinite(norm)) and loss == loss and abs(loss) != float("inf")
+        if finite:
+            self.optimizer.step()
+            self.average.after_step(self.model)
+            self.now.bad_in_a_row = 0
+        else:
+            self.skip(batches)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.now.tokens += tokens
+        figures = {"step": self.now.step, "epoch": round(self.epoch(), 3), "loss": loss, "learning_rate": rate}
+        return figures | {"gradient": float(norm), "tokens": tokens, "seconds": round(self.now.seconds, 2)}
+
+    def gradients(self, batches: list[Batch]) -> tuple[float, int]:
+        """Mean loss over the real tokens of all the batches, its gradients left on the parameters."""
+        prepared = [self.objective.prepare(batch.to(self.device)) for batch in batches]
+        tokens = sum(int((labels != 0).sum()) for _, labels in prepared)
+        total = 0.0
+        for inputs, labels in prepared:
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision is torch.bfloat16):
+                loss = self.objective.loss(self.model(*inputs), labels)
+            (loss.total / tokens).backward()
+            total += float(loss.total.detach()) / tokens
+        return total, tokens
+
+    def skip(self, batches: list[Batch]) -> None:
+        """A loss or gradient that is not a number: leave the batch out, name it, go back if it keeps happening."""
+        self.now.bad += 1
+        self.now.bad_in_a_row += 1
+        pairs = [pair for batch in batches for pair in batch.pairs.tolist()]
+        self.hooks.report({"event": "bad", "step": self.now.step, "pairs": pairs, "count": self.now.bad})
+        if self.now.bad >= BAD_AT_MOST:
+            raise InputError(
+                f"{self.now.bad} batches gave a loss that is not a number; the last good weights are in {self.folder}; "
+                "lower --training.learning-rate or use --training.precision float32"
+            )
+        if self.now.bad_in_a_row >= BAD_IN_A_ROW:
+            saved = checkpoint.newest(self.folder, self.say)
+            if saved:
+                self.restore_tensors(saved)  # the counters go on: the batches that did it are not read again
+                self.now.bad_in_a_row = 0
+                self.hooks.report({"event": "rollback", "step": self.now.step, "to": saved.state["step"]})
+
+    # -- when to do what -----------------------------------------------------------------------------------------
+
+    def epoch(self) -> float:
+        return self.now.place.epoch + self.now.place.batch / self.batches.count(self.now.place.epoch)
+
+    def progress(self) -> float:
+        """How much of the run is done, by the limit that is nearest: 0 to 1; 0 if there is no limit."""
+        limits = ((self.now.step, self.c.steps), (self.epoch(), self.c.epochs), (self.now.seconds / 60, self.c.minutes))
+        return max((done / limit for done, limit in limits if limit), default=0.0)
+
+    def finished(self) -> str:
+        if self.c.patience and self.now.stale >= self.c.patience:
+            return f"no better validation for {self.c.patience} in a row"
+        if self.c.steps and self.now.step >= self.c.steps:
+            return f"{self.c.steps} steps are done"
+        if self.c.epochs and self.epoch() >= self.c.epochs:
+            return f"{self.c.epochs:g} epochs are done"
+        if self.c.minutes and self.now.seconds >= self.c.minutes * 60:
+            return f"{self.c.minutes:g} minutes are over"
+        return ""
+
+    def validation_due(self) -> bool:
+        if self.c.validate_every:
+            return self.now.step % self.c.validate_every == 0
+        return self.now.place.epoch > 0 and self.now.place.batch < self.c.accumulate
+
+    def checkpoint_due(self) -> bool:
+        by_step = self.c.checkpoint_steps and self.now.step % self.c.checkpoint_steps == 0
+        return bool(by_step) or time.monotonic() - self.saved_at >= 60 * self.c.checkpoint_minutes
+
+    def validate(self) -> None:
+        """Judge the averaged weights; keep them as the model if they are the best so far."""
+        self.now.validated = self.now.step
+        self.average.at_validation(self.model)
+        with averaged(self.model, self.average.weights(self.model)):
+            figures = self.hooks.validate(self.model)
+            value = figures["bleu"] if self.c.best_by == "bleu" else -figures["loss"]
+            is_best = self.now.best is None or value > self.now.best
+            if is_best:
+                self.now.best, self.now.best_step, self.now.stale = value, self.now.step, 0
+                self.hooks.save_model(self.model, self.hooks.out)
+            else:
+                self.now.stale += 1
+        self.model.train()
+        self.hooks.report(
+            {"event": "valid", "step": self.now.step, "epoch": round(self.epoch(), 3), "best": is_best, **figures}
+        )
+        self.save()
+
+    def probe(self, samples: int = 3) -> float:
+        """Try the largest batch, so that memory runs out now or never; then seconds for a batch of usual size."""
+        before = checkpoint.random_state()
+        self.model.train()
+        self.gradients([self.batches.largest()])
+        began = time.monotonic()
+        for batch, _ in islice(self.batches.stream(), samples):
+            self.gradients([batch])
+        self.optimizer.zero_grad(set_to_none=True)
+        checkpoint.set_random_state(before)
+        return (time.monotonic() - began) / samples
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        tensors = {f"random.{name}": value for name, value in checkpoint.random_state().items()}
+        tensors |= {f"average.{name}": value for name, value in self.average.tensors().items()}
+        for i, entry in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{i}.{name}": value for name, value in entry.items()}
+        # Weights and average may share storage, which safetensors refuses: each tensor is its own copy.
+        tensors = {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}
+        checkpoint.save(
+            self.folder, self.now.step, lambda path: self.hooks.save_model(self.model, path), tensors, asdict(self.now)
+        )
+        checkpoint.tidy(self.folder, self.c.keep)
+        self.saved_at = time.monotonic()
+
+    def resume(self) -> bool:
+        """Go on from the newest whole checkpoint, if there is one."""
+        saved = checkpoint.newest(self.folder, self.say)
+        if saved is None:
+            return False
+        self.restore_tensors(saved)
+        self.now = Progress(**{**saved.state, "place": Place(**saved.state["place"])})
+        return True
+
+    def restore_tensors(self, saved: checkpoint.Checkpoint) -> None:
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(saved.weights[name])
+        groups: dict[str, dict[str, Tensor]] = {"random": {}, "average": {}, "optimizer": {}}
+        for key, value in saved.tensors.items():
+            kind, name = key.split(".", 1)
+            groups[kind][name] = value
+        checkpoint.set_random_state(groups["random"])
+        self.average.restore({name: value.to(self.device) for name, value in groups["average"].items()})
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, value in groups["optimizer"].items():
+            i, name = key.split(".", 1)
+            state.setdefault(int(i), {})[name] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
+
+    def say(self, sentence: str) -> None:
+        self.hooks.report({"event": "note", "text": sentence})
+
+
+@contextmanager
+def averaged(model: nn.Module, weights: dict[str, Tensor]) -> Iterator[None]:
+    """Within, the model has these weights; afterwards its own again, bit for bit."""
+    own = {name: value.detach().clone() for name, value in model.named_parameters()}
+    try:
+        copy_weights(model, weights)
+        yield
+    finally:
+        copy_weights(model, own)
+
+
+@torch.no_grad()
+def copy_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    for name, parameter in model.named_parameters():
+        parameter.copy_(weights[name])
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM wait for the step to end, so that a checkpoint can be written; a second one does not wait."""
+    asked: list[int] = []
+
+    def ask(number: int, _: Any) -> None:
+        asked.append(number)
+        if len(asked) > 1:
+            raise KeyboardInterrupt
+
+    try:
+        old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # only the main thread may listen to signals
+        old = {}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

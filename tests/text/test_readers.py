@@ -1,0 +1,454 @@
+"""Every file format gives the same pairs, and every bad file gives one clear sentence."""
+
+import gzip
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qkv.errors import InputError
+from qkv.text import READERS, Pair, languages, read_pairs
+from qkv.text.lines import BLOCK, read_lines
+
+DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
+
+PAIRS = [("Good day!", "Guten Tag!"), ("A < B & C", "A < B & C, „ja“"), ("See you.", "Bis bald.")]
+
+TMX = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="EN-US" segtype="sentence"/><body>
+<tu><tuv xml:lang="EN-US"><seg>Good <hi>day</hi>!</seg></tuv><tuv xml:lang="de-DE"><seg>Guten Tag!</seg></tuv></tu>
+<tu><note>one language only</note><tuv xml:lang="EN-US"><seg>Alone</seg></tuv></tu>
+<tu><tuv lang="DE-DE"><seg>A &lt; B &amp; C, „ja“</seg></tuv><tuv lang="en-us">
+  <seg>A <bpt i="1">&lt;b&gt;</bpt>&lt; B<ept i="1">&lt;/b&gt;</ept> &amp; C</seg></tuv></tu>
+<tu><tuv xml:lang="en-US"><seg>See<ph>{br <sub>deep</sub>}</ph> <!-- soon -->you.<ut>x</ut></seg></tuv>
+<tuv xml:lang="de-DE"><seg>Bis <hi>b<it pos="end">&lt;/i&gt;</it>ald</hi>.</seg></tuv></tu>
+</body></tmx>
+"""
+
+XLIFF_1 = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
+<file original="a" source-language="en-US" target-language="de" datatype="plaintext"><body><group>
+<trans-unit id="1"><source>Good <g id="1">d<g id="2">ay</g></g>!</source>
+<target>Guten <mrk mtype="seg">Tag</mrk>!</target>
+<alt-trans><source>Bad day!</source><target>Schlechter Tag!</target></alt-trans></trans-unit>
+<trans-unit id="2"><source>Untranslated</source></trans-unit>
+<trans-unit id="3"><source>Empty</source><target/></trans-unit>
+<trans-unit id="4"><source>Copied</source><target state="needs-translation">Copied</target></trans-unit></group>
+<trans-unit id="5"><source>A &lt;<x id="1"/> B <ph id="2">code</ph>&amp; C</source>
+<target>A &lt; B &amp; C, „ja“</target></trans-unit>
+<trans-unit id="6"><source>See you<bpt id="1">&lt;b&gt;</bpt>.</source>
+<target>Bis bald.<it id="2" pos="open">&lt;i&gt;</it></target></trans-unit>
+</body></file></xliff>
+"""
+
+XLIFF_2 = """<xliff version="2.0" srcLang="en" trgLang="de-AT" xmlns="urn:oasis:names:tc:xliff:document:2.0"
+ xmlns:mtc="urn:oasis:names:tc:xliff:matches:2.0"><file id="f"><unit id="1">
+<mtc:matches><mtc:match ref="#m"><source>Bad day!</source><target>Schlechter Tag!</target></mtc:match></mtc:matches>
+<segment><source>Good <pc id="1">day</pc>!</source><target><mrk id="m">Guten</mrk> Tag!</target></segment>
+<ignorable><source> </source></ignorable>
+<segment><source>A &lt; B<sc id="2"/> &amp; C<ec startRef="2"/></source>
+<target>A &lt; B &amp; C, „ja“</target></segment>
+<segment><source>Untranslated</source></segment></unit>
+<unit id="2"><segment><source>See <ph id="3"/>you.</source><target>Bis bald.</target></segment></unit>
+</file></xliff>
+"""
+
+PO = """msgid ""
+msgstr ""
+"Language: de_DE\\n"
+"Content-Type: text/plain; charset=UTF-8\\n"
+
+msgid "Good day!"
+msgstr "Guten "
+"Tag!"
+
+#, fuzzy
+msgid "Nearly"
+msgstr "Fast nicht"
+
+msgid "Untranslated"
+msgstr ""
+
+msgctxt "formula"
+msgid "A < B & C"
+msgstr "A < B & C, „ja“"
+
+#~ msgid "Gone"
+#~ msgstr "Weg"
+
+msgid "See you."
+msgstr "Bis bald."
+"""
+
+FILES = {
+    ".tsv": "".join(f"{source}\t{target}\n" for source, target in PAIRS),
+    ".csv": 'Good day!,"Guten Tag!"\nA < B & C,"A < B & C, „ja“"\r\n\n"See you.",Bis bald.',
+    ".jsonl": '{"source": "Good day!", "target": "Guten Tag!", "id": 1}\n'
+    '{"EN-us": "A < B & C", "de": "A < B & C, \\u201eja\\u201c"}\n\n'
+    '{"translation": {"de": "Bis bald.", "en": "See you."}}\n',
+    ".tmx": TMX,
+    ".xlf": XLIFF_1,
+    ".xliff": XLIFF_2,
+    ".po": PO,
+}
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    data = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def texts(*paths: Path, source: str | None = "en", target: str | None = "de") -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in read_pairs(paths, source=source, target=target)]
+
+
+@pytest.mark.parametrize("gz", ["", ".gz"])
+@pytest.mark.parametrize("suffix", READERS)
+def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str, gz: str) -> None:
+    assert texts(write(tmp_path / f"corpus{suffix}{gz}", FILES[suffix])) == PAIRS
+
+
+def test_formats_are_chained_in_order(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"corpus{suffix}", FILES[suffix]) for suffix in READERS]
+    assert texts(*paths) == PAIRS * len(READERS)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "skipped"),
+    [
+        (".jsonl", {"blank lines": 1}),
+        (".csv", {"blank lines": 1}),
+        (".tmx", {"translation units without both languages": 1}),
+        (".xlf", {"segments without a translation": 3}),
+        (".xliff", {"segments without a translation": 1}),
+        (".po", {"messages without a finished translation": 3}),
+    ],
+)
+def test_what_is_no_pair_is_counted(tmp_path: Path, suffix: str, skipped: dict[str, int]) -> None:
+    path, counts = write(tmp_path / f"corpus{suffix}", FILES[suffix]), Counter[str]()
+    list(read_pairs([path], source="en", target="de", skipped=counts))
+    assert counts == skipped
+
+
+def test_places_name_file_and_line(tmp_path: Path) -> None:
+    english, german = write(tmp_path / "t.en", "a\nb\n"), write(tmp_path / "t.de", "c\nd\n")
+    assert list(read_pairs([english, german], source=None, target=None))[1] == Pair("b", "d", f"{english} line 2")
+    table = write(tmp_path / "t.csv", 'en,de\n"two\nlines",zwei\nthree,drei\n')
+    assert [p.place for p in read_pairs([table], source="en", target="de")] == [f"{table} line 2", f"{table} line 4"]
+
+
+# Lines
+
+
+def test_lines_end_at_newlines_only(tmp_path: Path) -> None:
+    odd = "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g"
+    path = write(tmp_path / "t.en", f"\ufeff{odd}\r\n\n\ufefflast\rword")
+    assert list(read_lines(path)) == [odd, "", "\ufefflast\rword"]
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"), [("", []), ("\n", [""]), ("a", ["a"]), ("a\n", ["a"]), ("a\n\n", ["a", ""])]
+)
+def test_the_last_line_may_lack_its_end(tmp_path: Path, content: str, lines: list[str]) -> None:
+    assert list(read_lines(write(tmp_path / "t.en", content))) == lines
+
+
+def test_lines_longer_than_a_block(tmp_path: Path) -> None:
+    lines = ["é" * BLOCK, "x", "ü" * (2 * BLOCK), "", "y" * (BLOCK - 1), "z"]
+    for name in ("t.en", "t.en.gz"):
+        assert list(read_lines(write(tmp_path / name, "\n".join(lines)))) == lines
+
+
+@given(st.lists(st.text(st.characters(blacklist_characters="\n\r\0\ufeff", blacklist_categories=["Cs"]))))
+def test_any_lines_come_back(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.en"
+    assert list(read_lines(write(path, "".join(line + "\n" for line in lines)))) == lines
+
+
+# Languages and columns
+
+
+@pytest.mark.parametrize(
+    ("names", "codes"),
+    [
+        (["train.en", "train.de"], ("en", "de")),
+        (["train.en.gz", "train.pt-BR.GZ"], ("en", "pt-BR")),
+        (["a.b.zho_Hans", "a.b.deu"], ("zho_Hans", "deu")),
+        (["train.src", "train.tgt"], (None, None)),
+        (["english.txt", "german"], (None, None)),
+        (["train.en", "train.qq"], ("en", None)),
+        (["train.tsv"], (None, None)),
+        (["a.tsv", "b.tsv"], (None, None)),
+    ],
+)
+def test_file_names_tell_the_languages(names: list[str], codes: tuple[str | None, str | None]) -> None:
+    assert languages([Path(name) for name in names]) == codes
+
+
+@pytest.mark.parametrize(
+    ("header", "source", "target", "expected"),
+    [
+        ("en\tde", "en", "de", ("one", "two")),
+        ("en\tde", "de", "en", ("two", "one")),
+        ("EN-US\tDe", "de", "en", ("two", "one")),
+        ("en\tde", None, None, ("one", "two")),
+        ("de\ten", None, "de", ("two", "one")),
+        ("de\ten", "en", None, ("two", "one")),
+        ("target\tsource", None, None, ("two", "one")),
+        ("eng\tdeu", "deu", "eng", ("two", "one")),
+    ],
+)
+@pytest.mark.parametrize(("suffix", "between"), [(".tsv", "\t"), (".csv", ",")])
+def test_a_header_names_the_columns(
+    tmp_path: Path, header: str, source: str, target: str, expected: tuple[str, str], suffix: str, between: str
+) -> None:
+    path = write(tmp_path / f"t{suffix}", f"{header}\none\ttwo\n".replace("\t", between))
+    assert texts(path, source=source, target=target) == [expected]
+
+
+def test_columns_by_name_may_be_many(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.tsv", "id\tfr\tde\ten\n7\tun\tein\tone\n")
+    assert texts(path) == [("one", "ein")]
+
+
+def test_without_a_header_the_first_column_is_the_source(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.tsv", 'He said "no\tEr sagte „nein\nGo.\tGeh.\n')
+    assert texts(path) == [('He said "no', "Er sagte „nein"), ("Go.", "Geh.")]
+
+
+@pytest.mark.parametrize(
+    ("srclang", "source", "target"),
+    [("en", None, None), ("en-US", None, None), ("*all*", "en", None), ("*all*", None, "de")],
+)
+def test_two_languages_of_a_tmx_need_not_be_named(tmp_path: Path, srclang: str, source: str, target: str) -> None:
+    path = write(tmp_path / "t.tmx", TMX.replace('srclang="EN-US"', f'srclang="{srclang}"'))
+    assert texts(path, source=source, target=target) == PAIRS
+    assert texts(path, source="de", target=None) == [(target, source) for source, target in PAIRS]
+
+
+def test_tmx_in_utf_16(tmp_path: Path) -> None:
+    assert texts(write(tmp_path / "t.tmx", TMX.replace("UTF-8", "UTF-16").encode("utf-16"))) == PAIRS
+
+
+def test_po_plurals_and_odd_characters(tmp_path: Path) -> None:
+    content = (
+        'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d plik"\nmsgstr[1] "%d pliki"\nmsgstr[2] "%d plików"\n'
+    )
+    path = write(tmp_path / "t.po", content + '\nmsgid "a\u2028b"\nmsgstr "c\x85d"\n')
+    assert texts(path) == [("%d file", "%d plik"), ("%d files", "%d plików"), ("a\u2028b", "c\x85d")]
+
+
+# Bad input
+
+BILLION_LAUGHS = '<!DOCTYPE tmx [<!ENTITY a0 "lol">' + "".join(
+    f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 10)
+)
+UNIT = '<tu><tuv xml:lang="{}"><seg>x</seg></tuv><tuv xml:lang="{}"><seg>y</seg></tuv></tu>'
+
+BAD_FILES = {
+    "tsv, one cell": ("t.tsv", "a\tb\nc\n", "t.tsv line 2 has 1 cell where 2 were expected"),
+    "tsv, three cells": ("t.tsv", "a\tb\tc\n", "t.tsv line 1 has 3 cells where 2 were expected"),
+    "tsv, ragged": ("t.tsv", "en\tde\tid\na\tb\n", "line 2 has 2 cells where 3 were expected"),
+    "tsv, other languages": ("t.tsv", "en\tfr\na\tb\n", "names the columns en, fr, but the languages asked for are en"),
+    "csv, one cell": ("t.csv", "a;b\n", "t.csv line 1 has 1 cell where 2"),
+    "csv, open quote": ("t.csv", 'a,b\n"c,d\ne,f\n', "t.csv line 2 is not sound CSV .unexpected end of data"),
+    "csv, quote in a cell": ("t.csv", 'a,b\n"c"d,e\n', "t.csv line 2 is not sound CSV"),
+    "csv, endless cell": ("t.csv", 'a,b\nc,"' + "x,\n" * 50_000, "t.csv line 2 is not sound CSV .field larger"),
+    "jsonl, cut off": ("t.jsonl", '{"source": "a", "target": "b"}\n{"source": ', "t.jsonl line 2 is not valid JSON"),
+    "jsonl, nested": ("t.jsonl", "[" * 100_000, "t.jsonl line 1 is not valid JSON .it is nested too deeply"),
+    "jsonl, long number": ("t.jsonl", "9" * 10_000, "t.jsonl line 1 is not valid JSON"),
+    "jsonl, array": ("t.jsonl", '["a", "b"]', "t.jsonl line 1 holds a JSON list where an object was expected"),
+    "jsonl, number": ("t.jsonl", '{"en": 1, "de": "b"}', "t.jsonl line 1 has 1 as 'en' where a text in quotes"),
+    "jsonl, keys": ("t.jsonl", '{"en": "a", "fr": "b"}', "no text in 'en' and 'de', only the keys 'en', 'fr'"),
+    "jsonl, half a character": ("t.jsonl", '{"en": "a", "de": "\\ud83d"}', "line 1 has half of a character"),
+    "tmx, broken": ("t.tmx", "<tmx>\n<body>\n</tmx>", "t.tmx line 3 is not sound XML .Opening and ending tag mismatch"),
+    "tmx, cut off": ("t.tmx", TMX[:600], "t.tmx line 8 is not sound XML"),
+    "tmx, empty": ("t.tmx", "", "t.tmx line 1 is not sound XML .no element found"),
+    "tmx, other XML": ("t.tmx", "<html/>", "t.tmx begins with <html> where <tmx> was expected"),
+    "tmx, no such language": (
+        "t.tmx",
+        f"<tmx><body>{UNIT.format('en', 'fr')}</body></tmx>",
+        "t.tmx has no unit in both 'en' and 'de'; its languages are: en, fr",
+    ),
+    "tmx, billion laughs": ("t.tmx", f"{BILLION_LAUGHS}]><tmx>&a9;</tmx>", "t.tmx.* uses XML entities"),
+    "tmx, laughs in an attribute": ("t.tmx", f'{BILLION_LAUGHS}]><tmx a="&a9;"/>', "t.tmx.* uses XML entities"),
+    "tmx, entity": (
+        "t.tmx",
+        f'<!DOCTYPE tmx [<!ENTITY a "b">]>{TMX[TMX.index("<tmx") :]}',
+        "t.tmx uses XML entities .* declares 'a'",
+    ),
+    "tmx, outside entity": (
+        "t.tmx",
+        '<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/hostname">]><tmx>&a;</tmx>',
+        "t.tmx uses XML entities .its DOCTYPE declares 'a'., which are refused",
+    ),
+    "tmx, parameter entity": (
+        "t.tmx",
+        '<!DOCTYPE tmx [<!ENTITY % a SYSTEM "file:///etc/hostname"> %a;]><tmx/>',
+        "t.tmx uses XML entities .its DOCTYPE declares 'a'",
+    ),
+    "tmx, entity of the DTD": ("t.tmx", TMX.replace("day", "&nbsp;"), "t.tmx unit 1 uses XML entities .&nbsp;"),
+    "xliff, undefined entity": ("t.xlf", XLIFF_1.replace("Tag", "&nbsp;"), "t.xlf line 4 uses XML entities"),
+    "xliff, entity": ("t.xlf", f'<!DOCTYPE x [<!ENTITY a "b">]>{XLIFF_1}', "t.xlf uses XML entities"),
+    "xliff, source": ("t.xlf", XLIFF_1.replace("en-US", "fr"), "has source-language='fr', but 'en' was asked for"),
+    "xliff, target": ("t.xliff", XLIFF_2.replace("de-AT", "nl"), "has trgLang='nl', but 'de' was asked for"),
+    "xliff, other XML": ("t.xlf", TMX, "t.xlf begins with <tmx> where <xliff> was expected"),
+    "po, language": ("t.po", PO.replace("de_DE", "fr"), "has the header Language: fr, but 'de' was asked for"),
+    "po, syntax": ("t.po", 'msgid "a"\nmsgstr "b" c"\n', "t.po is not a sound PO file .Syntax error.*line 2"),
+    "po, no catalogue": ("t.po", "Good day!\n", "t.po is not a sound PO file"),
+    "not UTF-8": ("t.tsv", "a\tb\nc\tü".encode() + b"\xfc\n", r"t.tsv line 2, byte 5 \(0xfc\) is not UTF-8; save"),
+    "UTF-16": ("t.tsv", "a\tb\n".encode("utf-16"), r"t.tsv line 1, byte 1 \(0xff\) is not UTF-8"),
+    "NUL": ("t.jsonl", b'{"source": "a", "target": "b"}\n\n\x00', "t.jsonl line 3, byte 1 .0x00. is a NUL byte"),
+    "secretly gzip": (
+        "t.tsv",
+        gzip.compress(b"a\tb\n"),
+        "t.tsv line 1, byte 2 .0x8b.*; it is gzipped: let its name end in .gz",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "sentence"), BAD_FILES.values(), ids=BAD_FILES)
+def test_bad_files_are_refused_in_one_sentence(tmp_path: Path, name: str, content: str | bytes, sentence: str) -> None:
+    path = write(tmp_path / name, content)
+    with pytest.raises(InputError, match=sentence) as refused:
+        texts(path)
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("t.jsonl", '{"en": "a", "de": "b"}', "line 1 has the keys 'en', 'de'; say which languages"),
+        ("t.tsv", "en\tde\tfr\na\tb\tc\n", "names the columns en, de, fr"),
+        ("t.tmx", TMX.replace("EN-US", "*all*", 1), r"has the languages EN-US, de-DE, and '\*all\*' is neither"),
+        (
+            "t.tmx",
+            TMX.replace("<body>", f"<body>{UNIT.format('fr', 'en-US')}"),
+            "has the languages fr, en-US, de-DE; say",
+        ),
+    ],
+)
+def test_languages_that_must_be_named(tmp_path: Path, name: str, content: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        texts(write(tmp_path / name, content), source=None, target=None)
+
+
+@pytest.mark.parametrize("suffix", [".en", *READERS])
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda _: b"plain text", "{} is not sound gzip at line 1 .*rename it if it is not packed"),
+        (lambda data: data[:-8], "{} is cut short: its gzip data ends inside line [0-9]+; copy the file again"),
+        (lambda data: data[:-8] + bytes(8), "{} is not sound gzip at line [0-9]+ .CRC check failed"),
+    ],
+    ids=["not gzip", "cut short", "damaged"],
+)
+def test_bad_gzip(tmp_path: Path, suffix: str, damage: Callable[[bytes], bytes], sentence: str) -> None:
+    path, other = tmp_path / f"t{suffix}.gz", write(tmp_path / "t.de", "x\n")
+    path.write_bytes(damage(gzip.compress(FILES.get(suffix, "x\n").encode())))
+    with pytest.raises(InputError, match=sentence.format(re.escape(str(path)))):
+        texts(*[path, other] if suffix == ".en" else [path])
+
+
+def test_cut_short_gzip_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv.gz"
+    path.write_bytes(gzip.compress(b"a\tb\n" * 6)[:-8])  # all of the text, but not its checksum
+    with pytest.raises(InputError, match=r"t\.tsv\.gz is cut short: its gzip data ends inside line 7"):
+        texts(path)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "counts"),
+    [
+        ("a\nb\nc\n", "d\n", "t.en has 3 lines and .*t.de has 1 line, but line 1"),
+        ("a\n", "d\ne\nf", "t.en has 1 line and .*t.de has 3 lines"),
+        ("", "d\n" * 1234, "t.en has 0 lines and .*t.de has 1,234 lines.*look for a missing or an extra line"),
+    ],
+)
+def test_plain_files_of_different_length(tmp_path: Path, source: str, target: str, counts: str) -> None:
+    with pytest.raises(InputError, match=counts):
+        texts(write(tmp_path / "t.en", source), write(tmp_path / "t.de", target))
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        ([], "no file was given; give one"),
+        (["absent.tsv"], "there is no file '.*absent.tsv'; check the path"),
+        (["t.tsv", "absent.tsv"], "there is no file '.*absent.tsv'"),
+        (["folder"], "folder' is a folder, not a file"),
+        (["t.en"], r"1 plain file given \(.*t.en\); give two plain files .source, target., or files .* .tsv, .csv"),
+        (["t.en", "t.de", "t.en"], "3 plain files given"),
+        (["t.en", "t.tsv"], "t.en is plain text and cannot be read together"),
+    ],
+)
+def test_paths_are_checked_before_anything_is_read(tmp_path: Path, names: list[str], sentence: str) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("t.en", "t.de", "t.tsv"):
+        write(tmp_path / name, "a\tb\n")
+    with pytest.raises(InputError, match=sentence):
+        read_pairs([tmp_path / name for name in names], source="en", target="de")
+
+
+def test_the_empty_path() -> None:
+    with pytest.raises(InputError, match=r"'\.' is a folder"):
+        read_pairs([Path("")], source=None, target=None)  # noqa: PTH201 - this is what an empty flag becomes
+
+
+@pytest.mark.parametrize(("suffix", "package"), [(".tmx", "lxml"), (".xlf", "lxml"), (".po", "polib")])
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    with pytest.raises(InputError, match=rf"needs {package}; install it with: pip install 'qkv\[formats\]'"):
+        texts(write(tmp_path / f"t{suffix}", FILES[suffix]))
+
+
+GROWTH = """
+import sys, psutil
+from pathlib import Path
+from qkv.text import read_pairs
+rss, most = psutil.Process().memory_info, 0
+for number, pair in enumerate(read_pairs([Path(sys.argv[1])], source="en", target="de")):
+    if number == 100:
+        first = rss().rss
+    if number % 1000 == 999:
+        most = max(most, rss().rss)
+print(number + 1, (most - first) / 2**20)
+"""
+
+
+@pytest.mark.parametrize("suffix", [".tmx", ".xlf"])
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip("psutil")
+    unit, copies = UNIT.format("en", "de"), 30_000
+    content = f"<tmx><body>{unit * copies}</body></tmx>"
+    if suffix == ".xlf":
+        unit = "<trans-unit><source>x</source><target>y</target><note/></trans-unit>"
+        content = f"<xliff><file><body>{unit * copies}</body></file></xliff>"
+    path = write(tmp_path / f"t{suffix}", content)
+    run = subprocess.run([sys.executable, "-c", GROWTH, str(path)], capture_output=True, text=True, check=True)
+    pairs, megabytes = run.stdout.split()
+    assert int(pairs) == copies
+    assert float(megabytes) < 10  # the whole tree takes more than 20
+
+
+@pytest.mark.skipif(
+    not (DATA / "multi30k").is_dir(), reason="the Multi30k corpus is not here; set QKV_DATA to its folder"
+)
+def test_a_real_corpus() -> None:
+    paths = [DATA / "multi30k" / "train.en.gz", DATA / "multi30k" / "train.de.gz"]
+    pairs = list(read_pairs(paths, source="en", target="de"))
+    assert len(pairs) == 29_000  # SOURCE.md of the corpus
+    assert pairs[0][:2] == (
+        "Two young, White males are outside near many bushes.",
+        "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",
+    )
+    assert languages(paths) == ("en", "de")
