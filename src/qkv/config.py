@@ -24,9 +24,11 @@ def setting(default: Any, about: str) -> Any:
 
 def from_tree(cls: type[T], tree: Mapping[str, Any], where: str = "settings") -> T:
     """A settings dataclass from plain data. Unknown keys and wrong types are refused by name."""
+    if not isinstance(tree, Mapping):
+        raise InputError(f"{where}: a table of settings was expected, not {tree!r}")
     check_keys(cls, tree, where)
     try:
-        return TypeAdapter(cls).validate_json(json.dumps(tree), strict=True)
+        return TypeAdapter(cls).validate_json(json.dumps(tree, default=str), strict=True)  # TOML has dates, JSON none
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -43,7 +45,7 @@ def check_keys(cls: type[Any], tree: Mapping[str, Any], where: str, inside: str 
         if key not in names:
             raise InputError(f"{where}: unknown key {inside + key!r}; {nearest(key, names)}")
         if dataclasses.is_dataclass(hints[key]) and isinstance(value, Mapping):
-            check_keys(hints[key], value, where, f"{inside}{key}.")  # type: ignore[arg-type]
+            check_keys(hints[key], value, where, f"{inside}{key}.")
 
 
 def to_tree(settings: Any) -> Tree:
@@ -75,10 +77,16 @@ def parse_call(spec: str) -> tuple[str, dict[str, Any]]:
         if isinstance(call, ast.Name):
             return call.id, {}
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args:
-            return call.func.id, {str(k.arg): ast.literal_eval(k.value) for k in call.keywords if k.arg}
-    except (SyntaxError, ValueError):
+            return call.func.id, {named(k): ast.literal_eval(k.value) for k in call.keywords}
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     raise InputError(f"{spec!r} does not name a part; write name or name(key=value), for example 'sinusoidal'")
+
+
+def named(keyword: ast.keyword) -> str:
+    if keyword.arg is None:
+        raise ValueError("** has no name")
+    return keyword.arg
 
 
 def build(table: Mapping[str, Callable[..., T]], spec: str, *args: Any) -> T:
@@ -87,9 +95,13 @@ def build(table: Mapping[str, Callable[..., T]], spec: str, *args: Any) -> T:
     if name not in table:
         raise InputError(f"unknown name {name!r}; {nearest(name, table)}")
     part = table[name]
-    accepted = [p.name for p in inspect.signature(part).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    for key in keywords:
+    accepted = {p.name: p.annotation for p in inspect.signature(part).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    for key, value in keywords.items():
         if key not in accepted:
             hint = nearest(key, accepted) if accepted else "it takes none"
             raise InputError(f"{name!r} has no option {key!r}; {hint}")
+        try:
+            TypeAdapter(accepted[key]).validate_python(value, strict=True)
+        except ValidationError as error:
+            raise InputError(f"{name}({key}={value!r}): {error.errors()[0]['msg']}") from None
     return part(*args, **keywords)

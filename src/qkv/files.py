@@ -23,11 +23,25 @@ def replacing(path: Path) -> Iterator[Path]:
         for written in [temporary, *temporary.rglob("*")] if temporary.is_dir() else [temporary]:
             sync(written)
         if path.is_dir() and temporary.is_dir():
-            remove(path)
-        temporary.replace(path)
+            exchange(path, temporary)
+        else:
+            temporary.replace(path)
         sync(path.parent)
     finally:
         remove(temporary)
+
+
+def exchange(path: Path, new: Path) -> None:
+    """Put a new folder where an old one is. No move does that at once: for a moment the old one is `path`.old."""
+    aside = path.with_name(f"{path.name}.old")
+    remove(aside)
+    path.rename(aside)
+    try:
+        new.rename(path)
+    except OSError:
+        aside.rename(path)
+        raise
+    remove(aside)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -54,6 +68,8 @@ def remove(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
+    if os.name != "posix":  # elsewhere a folder cannot be opened, nor a file synced that is open to read
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

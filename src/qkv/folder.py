@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from qkv.config import from_tree, to_tree
 from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_with
-from qkv.models import MODELS, Transformer
+from qkv.models import MODELS, Model
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 VERSION = 1  # of the folder's layout; a folder from a later one is refused
@@ -23,12 +23,12 @@ VERSION = 1  # of the folder's layout; a folder from a later one is refused
 class Loaded:
     """What a model folder holds."""
 
-    model: Transformer
+    model: Model
     tokenizer: Tokenizer
     about: dict[str, Any]  # everything of config.json that is not the model's: languages, training figures
 
 
-def save(folder: Path, model: Transformer, tokenizer: Tokenizer, about: dict[str, Any]) -> None:
+def save(folder: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any]) -> None:
     """Hugging Face's file names, so that other tools see something familiar. The weights are written last."""
     name = next(name for name, kind in MODELS.items() if type(model) is kind)
     settings = to_tree(model.config)
@@ -76,7 +76,10 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
             f"{folder}: the vocabulary has {len(tokenizer)} entries but the model expects {config.vocab_size}; "
             "copy the whole model folder again"
         )
-    model = MODELS[name](config)
+    try:
+        model = MODELS[name](config)
+    except (RuntimeError, MemoryError):  # sizes that no memory holds; a digit too many is enough
+        raise InputError(f"{folder}/config.json asks for a model that is too large for this machine") from None
     fill(model, load_weights(folder / "model.safetensors"), folder / "model.safetensors")
     return Loaded(model.to(device).eval(), tokenizer, about)
 
@@ -128,6 +131,7 @@ def fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
         for name, parameter in own.items():
             if parameter.shape != tensors[name].shape:
                 raise InputError(
-                    f"{path}: {name} has shape {tuple(tensors[name].shape)}, config.json expects {tuple(parameter.shape)}"
+                    f"{path}: {name} has shape {tuple(tensors[name].shape)}, "
+                    f"config.json expects {tuple(parameter.shape)}"
                 )
             parameter.copy_(tensors[name])

@@ -34,6 +34,7 @@ TEXTS = st.one_of(st.text(), st.text("aB1é .,!?…\n\"'»«(),;: 。，「」\u
         ["هل أنت بخير؟ ", "نعم."],
         ["A heading\n\n", "a paragraph\nover two lines. ", "End"],
         ["no border. at small letters"],
+        ["but at an empty line. \n \n", "always"],
         ["..."],
         [" \n "],
         [],

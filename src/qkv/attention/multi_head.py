@@ -60,4 +60,4 @@ class MultiHead(nn.Module):
         return joined
 
     def heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)  # (B, T, D) -> (B, H, T, K)
+        return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)  # (B, T, D) -> (B, H, T, K)

@@ -66,7 +66,7 @@ class Batches:
             cells = int(ordered[first:last].max(0).sum() * (last - first))
             self._largest = max(self._largest, (cells, shard, first, last), key=lambda found: found[0])
 
-    def count(self, epoch: int) -> int:  # noqa: ARG002 - the cuts depend on lengths only, so all epochs are equal
+    def count(self, epoch: int) -> int:
         """The number of batches in an epoch."""
         return sum(self._counts)
 

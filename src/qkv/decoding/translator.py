@@ -13,7 +13,7 @@ from qkv.decoding.beam import beam_search
 from qkv.decoding.greedy import greedy, sample
 from qkv.decoding.hypothesis import Hypothesis, loops
 from qkv.errors import InputError
-from qkv.models import Transformer
+from qkv.models import Model
 from qkv.text.doctor import normalise
 from qkv.text.language import is_unspaced
 from qkv.text.sentences import split_to_fit
@@ -74,10 +74,10 @@ class Translated:
 class Translator:
     """`Translator.load(folder).translate(texts)`; the same answer whatever else is in the batch."""
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer, about: dict[str, object]) -> None:
+    def __init__(self, model: Model, tokenizer: Tokenizer, about: dict[str, object]) -> None:
         self.model, self.tokenizer, self.about = model.eval(), tokenizer, about
         known = about.get("longest_source")
-        self.longest = min(known if isinstance(known, int) else 10**9, model.config.max_length - 1)
+        self.longest: int = min(known if isinstance(known, int) else 10**9, model.config.max_length - 1)
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> "Translator":

@@ -9,7 +9,10 @@ from qkv.layers.dropout import Dropout
 
 
 class Residual(nn.Module):
-    """Vaswani et al. 2017, section 5.4, `post`: LayerNorm(x + Dropout(f(x))). `pre`, as in GPT-2: x + Dropout(f(LayerNorm(x)))."""
+    """Vaswani et al. 2017, section 5.4, `post`: LayerNorm(x + Dropout(f(x))).
+
+    `pre`, as in GPT-2: x + Dropout(f(LayerNorm(x))).
+    """
 
     def __init__(self, d_model: int, dropout: float, norm: Literal["post", "pre"]) -> None:
         super().__init__()

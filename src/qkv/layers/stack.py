@@ -9,7 +9,7 @@ from qkv.positions import POSITIONS, Places
 
 
 class Stack(nn.Module):
-    """N blocks over embedded tokens. With pre-norm a last normalisation follows, or nothing would have been normalised."""
+    """N blocks over embedded tokens. With pre-norm a last normalisation follows, since the last sum has had none."""
 
     def __init__(self, c: BlockSizes, *, layers: int, position: str, has_memory: bool) -> None:
         super().__init__()

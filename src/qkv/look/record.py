@@ -10,7 +10,7 @@ from qkv.attention import MultiHead
 
 
 class Maps(dict[str, Tensor]):
-    """The weights (B, H, T, S) of each attention's last call, by its name; `calls` has those of every call, in order."""
+    """The weights (B, H, T, S) of each attention's last call, by its name; `calls` has those of every call."""
 
     def __init__(self) -> None:
         super().__init__()

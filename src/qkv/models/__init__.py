@@ -1,9 +1,9 @@
 """One paper, one file; chosen by the names in MODELS."""
 
-from qkv.models.model import Decodable, Outputs, State
+from qkv.models.model import Decodable, Model, Outputs, State
 from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, count_parameters, parameter_count
 
-MODELS: dict[str, type[Transformer]] = {
+MODELS: dict[str, type[Model]] = {
     "transformer": Transformer,
 }
 
@@ -11,6 +11,7 @@ __all__ = [
     "MODELS",
     "PRESETS",
     "Decodable",
+    "Model",
     "Outputs",
     "State",
     "Transformer",

@@ -1,9 +1,9 @@
 """What training and decoding ask of a model, whatever its architecture."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from qkv.layers import Vocabulary
 
@@ -37,6 +37,27 @@ class Decodable(Protocol):
         """Read the source ids (B, S), padded: the state before the first token."""
         ...
 
-    def step(self, tokens: Tensor, state: State) -> Tensor:
+    def step(self, tokens: Tensor, state: Any) -> Tensor:
         """The last token of each hypothesis (B,) -> logits of the next one (B, V); the state moves on."""
         ...
+
+
+class Model(nn.Module):
+    """An encoder-decoder, made from its settings alone."""
+
+    config_class: type[Any]
+    config: Any
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
+        """Source ids (B, S) and target ids (B, T), both padded: for each target token, what should come next."""
+        raise NotImplementedError
+
+    def start(self, src: Tensor) -> State:
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, state: Any) -> Tensor:
+        raise NotImplementedError

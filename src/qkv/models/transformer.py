@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from qkv.attention import causal, padding
 from qkv.config import setting
 from qkv.layers import Embedding, Seen, Stack, Vocabulary
-from qkv.models.model import Outputs, State
+from qkv.models.model import Model, Outputs
 from qkv.positions import Places
 
 PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no token
@@ -49,10 +49,10 @@ class TransformerConfig:
 
 # base and big: Table 3 of the paper; tiny: the published text-only Multi30k baseline of 2.6 M parameters.
 PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": dict(d_model=128, d_ff=256, n_heads=4, encoder_layers=4, decoder_layers=4, dropout=0.3),
-    "small": dict(d_model=256, d_ff=1024, n_heads=4, encoder_layers=3, decoder_layers=3, dropout=0.1),
-    "base": dict(d_model=512, d_ff=2048, n_heads=8, encoder_layers=6, decoder_layers=6, dropout=0.1),
-    "big": dict(d_model=1024, d_ff=4096, n_heads=16, encoder_layers=6, decoder_layers=6, dropout=0.3),
+    "tiny": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.3},
+    "small": {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1},
+    "base": {"d_model": 512, "d_ff": 2048, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.1},
+    "big": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.3},
 }
 
 
@@ -70,14 +70,15 @@ class TransformerState:
             seen.reorder(rows)
 
 
-class Transformer(nn.Module):
+class Transformer(Model):
     """Figure 1: an encoder stack over the source, a decoder stack over the target and the encoder's memory."""
 
     config_class = TransformerConfig
+    config: TransformerConfig
 
     def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        c = self.config = config
+        super().__init__(config)
+        c = config
         self.source = Embedding(c.vocab_size, c.d_model)
         self.target = self.source if c.tied == "all" else Embedding(c.vocab_size, c.d_model)
         self.encoder = Stack(c, layers=c.encoder_layers, position=c.position, has_memory=False)
@@ -91,7 +92,6 @@ class Transformer(nn.Module):
                     nn.init.zeros_(module.bias)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
-        """Source ids (B, S) and target ids (B, T), both padded: for each target token, what should come next."""
         memory, memory_mask = self.encode(src)
         at = Places.span(0, tgt.size(1), tgt.device)
         # Padding stands at the end, so no real token sees it through the causal mask.
@@ -108,8 +108,7 @@ class Transformer(nn.Module):
         memory, memory_mask = self.encode(src)
         return TransformerState(memory, memory_mask, len(self.decoder.blocks))
 
-    def step(self, tokens: Tensor, state: State) -> Tensor:
-        assert isinstance(state, TransformerState)
+    def step(self, tokens: Tensor, state: TransformerState) -> Tensor:
         at = Places.span(state.length, state.length + 1, tokens.device)
         x = self.target(tokens[:, None])  # (B, 1, D)
         hidden = self.decoder(x, at, None, state.memory, state.memory_mask, state.seen)
@@ -133,6 +132,3 @@ def parameter_count(c: TransformerConfig) -> int:
 def count_parameters(model: nn.Module) -> int:
     """Every weight once, however many names share it."""
     return sum(p.numel() for p in model.parameters())
-
-
-__all__ = ["PRESETS", "Transformer", "TransformerConfig", "TransformerState", "count_parameters", "parameter_count"]

@@ -12,8 +12,8 @@ Form = Literal["fairseq", "torch", "annotated", "tensor2tensor"]
 def target_mass(form: Form, smoothing: float, vocab_size: int) -> tuple[float, float]:
     """The probability that the smoothed target gives to the right word, and to each other word.
 
-    fairseq and tensor2tensor: 1 - e, and e / (V - 1). torch spreads e over all V words, the right one too. The Annotated
-    Transformer gives nothing to padding: e / (V - 2).
+    fairseq and tensor2tensor: 1 - e, and e / (V - 1). torch spreads e over all V words, the right one too. The
+    Annotated Transformer gives nothing to padding: e / (V - 2).
     """
     if form == "torch":
         return 1 - smoothing + smoothing / vocab_size, smoothing / vocab_size
@@ -21,7 +21,7 @@ def target_mass(form: Form, smoothing: float, vocab_size: int) -> tuple[float, f
 
 
 def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, form: Form, pad: int) -> Tensor:
-    """Szegedy et al. 2016, as in Vaswani et al. 2017, section 5.4: sum over rows of -sum_w q(w) log p(w), pads left out.
+    """Szegedy et al. 2016, as in Vaswani et al. 2017, section 5.4: the sum of -sum_w q(w) log p(w), pads left out.
 
     logits (N, V), labels (N,). The plain form: every step can be read beside the definition.
     """
@@ -104,11 +104,13 @@ def chunked_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
     *, smoothing: float, form: Form, pad: int, cells: int = 2**20,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """`smoothed_cross_entropy(hidden @ weight.T + bias, labels)` without its (N, V) logits, and -log p of the right words.
+    """`smoothed_cross_entropy(hidden @ weight.T + bias, labels)` without its (N, V) logits; and -log p of the words.
 
     hidden (N, D), weight (V, D), labels (N,). The second result carries no gradient: it is what perplexity is made of.
     At most `cells` logits stand in memory at a time: 4 MB of them stay in a processor's cache.
     """
     real = labels != pad
-    loss, likelihood = _Chunked.apply(hidden[real], weight, bias, labels[real], smoothing, form, pad, cells)
+    loss, likelihood = _Chunked.apply(  # type: ignore[no-untyped-call]
+        hidden[real], weight, bias, labels[real], smoothing, form, pad, cells
+    )
     return loss, likelihood

@@ -13,7 +13,7 @@ from qkv.text.pair import Pair
 class _Content(str):
     """polib breaks a text into lines by `splitlines`, which would also cut a message at U+2028 or a form feed."""
 
-    def splitlines(self, keepends: bool = False) -> list[str]:  # noqa: ARG002 - polib asks for no ends
+    def splitlines(self, keepends: bool = False) -> list[str]:
         return self.split("\n")
 
 

@@ -1,4 +1,4 @@
-"""Averages of weights: running along with training, or of the last n validations; better than the last weights alone."""
+"""Averages of weights: running along with training, or of the last n validations."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,7 +42,7 @@ class NoAverage:
 
 
 class RunningAverage(NoAverage):
-    """a <- decay * a + (1 - decay) * w after each step; the decay grows from 0.1, so that the first weights fade soon."""
+    """a <- decay * a + (1 - decay) * w after each step; the decay grows from 0.1: the first weights fade soon."""
 
     def __init__(self, *, decay: float = 0.998) -> None:
         if not 0 <= decay < 1:

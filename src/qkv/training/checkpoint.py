@@ -1,13 +1,18 @@
 """Checkpoints: model folders that also hold all that a run needs to go on exactly as if it had never stopped."""
 
+import errno
 import hashlib
 import json
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -16,6 +21,7 @@ from qkv.files import remove, replacing, write_json
 from qkv.folder import load_weights
 
 PROOF = "training.json"  # written last; it names every other file and its digest
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # ways in which a disk has no room
 
 
 @dataclass(frozen=True)
@@ -37,17 +43,22 @@ def save(
         save_model(temporary)
         save_file({name: value.contiguous() for name, value in tensors.items()}, temporary / "training.safetensors")
         digests = {path.name: digest(path) for path in sorted(temporary.iterdir())}
-        write_json(temporary / PROOF, {"state": state, "digests": digests})
+        write_json(temporary / PROOF, {"state": state, "digests": digests, "seal": seal(state, digests)})
     return final
 
 
 def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that is whole; damaged ones are named and passed over."""
-    for path in reversed(existing(folder)):
+    """The newest checkpoint that is whole; damaged ones are named and passed over. None if there never was one."""
+    paths = existing(folder)
+    for path in reversed(paths):
         try:
             return load(path)
         except InputError as error:
             say(f"{error} Going back to the one before it.")
+    if paths:
+        raise InputError(
+            f"no checkpoint in {folder} is whole; copy one back from elsewhere, or give --restart to begin anew"
+        )
     return None
 
 
@@ -56,6 +67,7 @@ def load(path: Path) -> Checkpoint:
         proof = json.loads((path / PROOF).read_text(encoding="utf-8"))
         state, digests = dict(proof["state"]), dict(proof["digests"])
         damaged = [name for name, expected in digests.items() if digest(path / name) != expected]
+        damaged += [PROOF] if proof["seal"] != seal(state, digests) else []
     except (OSError, ValueError, KeyError, TypeError):
         damaged = [PROOF]
     if damaged:
@@ -65,7 +77,8 @@ def load(path: Path) -> Checkpoint:
 
 def existing(folder: Path) -> list[Path]:
     """Checkpoints by step, oldest first; unfinished ones have other names and are not among them."""
-    return sorted(folder.glob("step-*")) if folder.is_dir() else []
+    found = folder.glob("step-*") if folder.is_dir() else []
+    return sorted(found, key=lambda path: (path.name.removesuffix(".old"), path.suffix != ".old"))
 
 
 def tidy(folder: Path, keep: int) -> None:
@@ -79,6 +92,28 @@ def tidy(folder: Path, keep: int) -> None:
 def digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()
+
+
+def seal(state: dict[str, Any], digests: dict[str, str]) -> str:
+    """The digest of what the proof itself says."""
+    return hashlib.blake2b(json.dumps([state, digests], sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def explained(out: Path) -> Iterator[None]:
+    """A disk that is full or cannot be written ends a run with one sentence, which says what is safe."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        told = re.search(r"os error (\d+)", str(error))  # safetensors tells the number in its text only
+        number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+        saved = existing(out / "training" / "checkpoints")
+        safe = f"the checkpoint of step {int(saved[-1].name[5:13])} is whole; " if saved else ""
+        cure = "free some space" if number in FULL else "put that right"
+        raise InputError(
+            f"could not write to {out}: {os.strerror(number) if number else error}; "
+            f"{safe}{cure} and give the same command again"
+        ) from None
 
 
 def random_state() -> dict[str, Tensor]:

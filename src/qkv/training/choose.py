@@ -15,8 +15,8 @@ class Corpus:
     characters: int  # of both sides
 
 
-# (pairs below, vocabulary, preset, dropout, tokens in a batch, epochs without another limit). Dropout falls as data grows; the
-# first rows follow the published Multi30k baseline (tiny, dropout 0.3), the last ones the paper's base model.
+# (pairs below, vocabulary, preset, dropout, tokens in a batch, epochs if no limit is given). Dropout falls as data
+# grows; the first rows follow the published Multi30k baseline (tiny, dropout 0.3), the last the paper's base model.
 CPU_SIZES = [
     (5_000, 2_000, "tiny", 0.3, 1024, 60),
     (60_000, 6_000, "tiny", 0.3, 2048, 40),

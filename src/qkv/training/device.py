@@ -1,7 +1,5 @@
 """Where to compute, and how exactly: the device, its number format and the threads."""
 
-import os
-
 import torch
 
 from qkv.errors import InputError
@@ -27,8 +25,3 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
     capable = torch.cpu.get_capabilities()
     has_bfloat16 = device.type == "cpu" and (capable.get("avx512_bf16") or capable.get("amx_bf16"))
     return torch.bfloat16 if has_bfloat16 else torch.float32
-
-
-def cores() -> int:
-    """The cores that this process may use, which can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

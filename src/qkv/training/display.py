@@ -27,9 +27,9 @@ class Display:
         self.console.print(sentence, markup=False)
 
     @contextmanager
-    def counting(self, what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-        """A bar for reading or writing many pairs."""
-        columns = (TextColumn("{task.description}"), BarColumn(30), TextColumn("{task.completed:,} pairs"))
+    def counting(self, what: str, total: int | None, unit: str = "pairs") -> Iterator[Callable[[int], None]]:
+        """A bar for reading, writing or translating many lines."""
+        columns = (TextColumn("{task.description}"), BarColumn(30), TextColumn("{task.completed:,} " + unit))
         with Progress(*columns, console=self.console, transient=True) as progress:
             task = progress.add_task(what, total=total)
             yield lambda done: progress.update(task, completed=done)
@@ -73,9 +73,8 @@ class Display:
         if "bleu" in event:
             figures += f", BLEU {event['bleu']:.2f}"
         self.validation = f" | valid: {figures}"
-        self.say(
-            f"epoch {event['epoch']:.2f}, step {event['step']:,}: validation {figures}{' (best)' if event['best'] else ''}"
-        )
+        best = " (best)" if event["best"] else ""
+        self.say(f"epoch {event['epoch']:.2f}, step {event['step']:,}: validation {figures}{best}")
 
 
 def duration(seconds: float) -> str:

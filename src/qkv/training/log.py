@@ -1,6 +1,7 @@
 """The log of a run: JSON lines, TensorBoard if it is installed, and a picture of the curves."""
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,12 @@ class Log:
 
     def __init__(self, folder: Path, from_step: int) -> None:
         self.path, self.picture = folder / "log.jsonl", folder / "curves.png"
+        self.best: dict[str, float] = {}  # the figures of the best validation
         if self.path.exists():  # a killed run may have logged more than it saved
             kept = [line for line in self.path.read_text(encoding="utf-8").splitlines() if step_of(line) <= from_step]
             write_text(self.path, "".join(line + "\n" for line in kept))
+            for line in kept:
+                self.remember(json.loads(line))
         self.file = self.path.open("a", encoding="utf-8")
         self.board = tensorboard(folder)
         self.waiting: list[dict[str, Any]] = []
@@ -27,6 +31,7 @@ class Log:
 
     def event(self, event: dict[str, Any]) -> None:
         if event["event"] != "train":
+            self.remember(event)
             self.flush()
             self.write(event)
             return
@@ -40,15 +45,22 @@ class Log:
         self.waiting, self.since = [], time.monotonic()
         if steps:
             tokens = sum(step["tokens"] for step in steps)
-            loss = sum(step["loss"] * step["tokens"] for step in steps) / tokens
-            self.write({**steps[-1], "loss": loss, "tokens": tokens, "tokens_per_second": round(tokens / elapsed)})
+            good = [step for step in steps if math.isfinite(step["loss"])]  # the others are lines of their own
+            loss = sum(step["loss"] * step["tokens"] for step in good) / max(1, sum(step["tokens"] for step in good))
+            speed = round(tokens / max(elapsed, 1e-9))
+            self.write({**steps[-1], "loss": loss if good else None, "tokens": tokens, "tokens_per_second": speed})
 
     def write(self, event: dict[str, Any]) -> None:
+        event = {key: None if is_infinite(value) else value for key, value in event.items()}  # JSON has no NaN
         print(json.dumps(event), file=self.file, flush=True)
         if self.board is not None and "step" in event:
             for name, value in event.items():
                 if isinstance(value, float):
                     self.board.add_scalar(f"{event['event']}/{name}", value, event["step"])
+
+    def remember(self, event: dict[str, Any]) -> None:
+        if event.get("event") == "valid" and event.get("best"):
+            self.best = {key: value for key, value in event.items() if isinstance(value, float)}
 
     def draw(self, at_least: float = 0.0) -> str:
         """Draw the curves if the last picture is older than that many seconds; returns why not, if it cannot."""
@@ -75,9 +87,13 @@ def step_of(line: str) -> float:
         return float("inf")  # half a line: the run was killed while it wrote
 
 
+def is_infinite(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
 def tensorboard(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder / "tensorboard"))

@@ -1,6 +1,7 @@
 """From files of pairs to a tokenizer and shards: read, examined, encoded, and never twice."""
 
 import hashlib
+import heapq
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from qkv.text.doctor import Report, Rules, examine, fail_if_unusable
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
 from qkv.training.settings import DataConfig
 
+MOST_HELD_OUT = 10_000  # pairs for validation that a run can hold out
 SAMPLE = 200_000  # pairs from which sub-words are learned, drawn from the whole corpus
 
 Pairs = list[tuple[str, str]]
@@ -29,6 +31,13 @@ class Survey:
     sample: Pairs = field(default_factory=list)
     characters: int = 0
     files: dict[str, str] = field(default_factory=dict)  # file -> digest
+    lots: list[float] = field(default_factory=list)  # the smallest lots of source sentences, in order
+
+    def threshold(self, held_out: int) -> float:
+        """Pairs whose source has at most this lot are held out: `held_out` sources, one in ten at the most."""
+        if self.valid:
+            return -1.0
+        return self.lots[min(len(self.lots), held_out, max(1, self.report.kept // 10)) - 1]
 
 
 class Source:
@@ -50,15 +59,17 @@ class Source:
             fail_if_unusable(valid_report, minimum=1)
         self.held_out = {source for source, _ in valid} | {source for source, _ in test}
         survey = Survey(report, valid, valid_report)
-        rng = random.Random(0)
+        rng, smallest = random.Random(0), Smallest(MOST_HELD_OUT)
         for number, pair in enumerate(self.training_pairs(report)):
             survey.characters += len(pair[0]) + len(pair[1])
             if number < SAMPLE:
                 survey.sample.append(pair)
             elif (slot := rng.randrange(number + 1)) < SAMPLE:
                 survey.sample[slot] = pair
+            smallest.add(lot("valid", pair[0]))
             if number % 1000 == 0:
                 tick(number)
+        survey.lots = smallest.sorted()
         fail_if_unusable(report)
         survey.files = {str(path): digest(path) for path in [*self.train, *self.valid, *self.test]}
         return survey
@@ -100,18 +111,16 @@ def write(folder: Path, source: Source, survey: Survey, tokenizer: Tokenizer, c:
     of one source fall on the same side, and the same ones in every run."""
     count = survey.report.kept
     valid = list(survey.valid)
-    share = 0.0 if valid else min(c.held_out / count, 0.1)
+    threshold = survey.threshold(c.held_out)
 
     def training() -> Iterator[tuple[str, str]]:
         for pair in source.training_pairs(Report()):
-            if share and lot(pair[0]) < share:
+            if lot("valid", pair[0]) <= threshold:
                 valid.append(pair)
             else:
                 yield pair
 
     written = write_shards(folder / "train", training(), tokenizer, count=count, max_length=c.max_length, progress=tick)
-    if not valid:
-        raise InputError(f"no pair of {count} fell to validation; give --valid files")
     if not written.pairs:
         raise InputError(f"all {count} pairs are longer than {c.max_length} tokens; raise --data.max-length")
     kept = write_shards(folder / "valid", valid, tokenizer, count=len(valid), max_length=c.max_length)
@@ -123,9 +132,27 @@ def write(folder: Path, source: Source, survey: Survey, tokenizer: Tokenizer, c:
     return Prepared(opened[0], opened[1], valid, written)
 
 
-def lot(text: str) -> float:
-    """A number from 0 to 1 that depends on the text alone."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=b"qkv-valid").digest()) / 2**64
+def lot(purpose: str, text: str) -> float:
+    """A number from 0 to 1 that depends on the text alone; other purposes draw other lots."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=purpose.encode()).digest()) / 2**64
+
+
+class Smallest:
+    """The `most` smallest different numbers of a stream."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.kept, self.heap = most, set[float](), list[float]()
+
+    def add(self, number: float) -> None:
+        if number in self.kept or (len(self.heap) == self.most and number >= -self.heap[0]):
+            return
+        self.kept.add(number)
+        heapq.heappush(self.heap, -number)
+        if len(self.heap) > self.most:
+            self.kept.remove(-heapq.heappop(self.heap))
+
+    def sorted(self) -> list[float]:
+        return sorted(self.kept)
 
 
 def digest(path: Path) -> str:

@@ -1,30 +1,28 @@
 """A whole training run, from files of pairs to a model folder: what `qkv train` and `qkv.train` do."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from qkv import folder
 from qkv.config import Tree, merge, read_toml
-from qkv.data import Batches, Corpus, in_order
-from qkv.decoding import Translator
+from qkv.data import Batches, Corpus
 from qkv.errors import InputError
-from qkv.evaluation import score
 from qkv.files import remove, write_text
-from qkv.models import MODELS, count_parameters
+from qkv.models import MODELS, PRESETS, Model, count_parameters
 from qkv.text import languages
 from qkv.text.tokenizer import Tokenizer
-from qkv.training import prepare
+from qkv.training import checkpoint, prepare
 from qkv.training.choose import Corpus as Known
 from qkv.training.choose import choose
 from qkv.training.device import choose_device
 from qkv.training.display import Display, duration
+from qkv.training.judge import Judge
 from qkv.training.log import Log
+from qkv.training.recipes import find
 from qkv.training.settings import Settings, check, complete, paths
 from qkv.training.toml import to_toml
 from qkv.training.trainer import Hooks, Trainer
@@ -41,7 +39,19 @@ FREE = {
     "keep",
     "threads",
 }
-VALID_TOKENS = 4096
+SECTIONS = (
+    "source",
+    "target",
+    "train",
+    "valid",
+    "test",
+    "architecture",
+    "objective_name",
+    "data",
+    "model",
+    "objective",
+    "training",
+)
 
 
 @dataclass(frozen=True)
@@ -70,15 +80,11 @@ def train(
     given: Tree = {name: str(value) for name, value in (("source", source), ("target", target)) if value}
     lists = (("train", files), ("valid", valid), ("test", test))
     given |= {name: [str(path) for path in several] for name, several in lists if several}
-    asked = merge(read_toml(existing(recipe)) if recipe else {}, given, settings)
+    written = read_toml(find(recipe)) if recipe else {}
+    written.pop("files", None)  # the digests in a run's own recipe.toml are of that run, not settings
+    asked = merge(written, given, settings)
     check(asked, str(recipe) if recipe else "settings")
     return Run(Path(out), asked, Display(quiet), restart).go()
-
-
-def existing(path: str | Path) -> Path:
-    if not Path(path).is_file():
-        raise InputError(f"no recipe at {path}; `qkv list recipes` shows those that come with qkv")
-    return Path(path)
 
 
 class Run:
@@ -88,8 +94,10 @@ class Run:
         self.out, self.asked, self.display, self.say = out, asked, display, display.say
         self.place = out / "training"
         self.recipe = self.place / "recipe.toml"
-        if restart:
+        if restart and self.recipe.exists():  # a folder of that name that no run made is left alone
             remove(self.place)
+        for left in [*out.glob(".*.*.part"), *self.place.glob(".*.*.part")]:
+            remove(left)  # half-written by a run that was killed
 
     def go(self) -> Trained:
         settings = self.resumed() if self.recipe.exists() else self.prepared()
@@ -98,21 +106,21 @@ class Run:
         torch.manual_seed(settings.data.seed)
         model = MODELS[settings.architecture](settings.model)
         judge = Judge(settings, tokenizer, valid)
-        longest = max(int(train.lengths(shard)[:, 0].max()) for shard in range(train.shards))
+        longest = max(int(train.lengths(shard)[:, 0].max(initial=0)) for shard in range(train.shards))
         about = {"source": settings.source, "target": settings.target, "longest_source": longest}
         batches = Batches(train, settings.data.batch_tokens, settings.data.seed)
         hooks = Hooks(judge, lambda model, path: folder.save(path, model, tokenizer, about), self.event, self.out)
         self.trainer = Trainer(model, settings.objective, batches, settings.training, hooks)
-        self.best: dict[str, float] = {}
         went_on = self.trainer.resume()
         self.announce(settings, model, len(train), len(valid), went_on)
-        self.log = Log(self.place, self.trainer.now.step)
-        try:
-            with self.display.training():
-                stopped = self.trainer.run()
-        finally:
-            self.log.close()
-        return self.summary(stopped)
+        with checkpoint.explained(self.out):
+            self.log = Log(self.place, self.trainer.now.step)
+            try:
+                with self.display.training():
+                    stopped = self.trainer.run()
+            finally:
+                self.log.close()
+            return self.summary(stopped)
 
     # -- before training -----------------------------------------------------------------------------------------
 
@@ -134,17 +142,22 @@ class Run:
         chosen = choose(Known(survey.report.kept, survey.characters), device, has_limit)
         tree = merge(names, chosen, self.asked)
         settings = complete(tree, "settings")
+        MODELS[settings.architecture](
+            settings.model
+        )  # a part that cannot be built is refused before anything is written
         tokenizer = prepare.learn_tokenizer(settings.data, survey.sample)
         tree = merge(tree, {"model": self.fitting(settings, len(tokenizer))})
         settings = complete(tree, "settings")
-        tokenizer.save(self.place / "tokenizer.json")
-        with self.display.counting("encoding", survey.report.kept) as tick:
+        with checkpoint.explained(self.out), self.display.counting("encoding", survey.report.kept) as tick:
+            tokenizer.save(self.place / "tokenizer.json")
             ready = prepare.write(self.place / "data", source, survey, tokenizer, settings.data, tick)
-        for count, what in ((ready.written.duplicates, "repeated another pair exactly"),
-                            (ready.written.too_long, f"had more than {settings.data.max_length} tokens on a side")):  # fmt: skip
-            if count:
-                self.say(f"  {count:,} pairs {what}: dropped")
-        write_text(self.recipe, to_toml(settings, survey.files))
+            write_text(self.recipe, to_toml(settings, survey.files))
+        if ready.written.duplicates:
+            self.say(f"  {ready.written.duplicates:,} pairs repeated another pair exactly: dropped")
+        if ready.written.too_long:
+            self.say(
+                f"  {ready.written.too_long:,} pairs had over {settings.data.max_length} tokens on a side: dropped"
+            )
         return settings
 
     def fitting(self, settings: Settings, vocabulary: int) -> Tree:
@@ -181,8 +194,8 @@ class Run:
         limits = {"steps": 0, "epochs": 0.0, "minutes": 0.0}
         asked_limits = {k: v for k, v in self.asked.get("training", {}).items() if k in limits and v}
         now = merge(stored, self.asked, {"training": {**limits, **asked_limits}} if asked_limits else {})
-        settings = complete({**now, "model": merge(stored["model"], without_preset(self.asked))}, str(self.recipe))
-        for section in ("source", "target", "train", "valid", "data", "model", "objective", "training"):
+        settings = complete({**now, "model": merge(stored["model"], asked_model(self.asked))}, str(self.recipe))
+        for section in SECTIONS:
             old, new = (getattr(which, section) for which in (before, settings))
             for key, value in vars(old).items() if hasattr(old, "__dict__") else [("", old)]:
                 changed = getattr(new, key) if key else new
@@ -196,12 +209,10 @@ class Run:
 
     # -- telling -------------------------------------------------------------------------------------------------
 
-    def announce(self, settings: Settings, model: nn.Module, pairs: int, held_out: int, went_on: bool) -> None:
+    def announce(self, settings: Settings, model: Model, pairs: int, held_out: int, went_on: bool) -> None:
         m, t = settings.model, self.trainer
-        self.say(
-            f"{settings.source or 'source'} -> {settings.target or 'target'}: {pairs:,} pairs to train on, {held_out:,} to validate; "
-            f"{m.vocab_size:,} sub-words"
-        )
+        direction = f"{settings.source or 'source'} -> {settings.target or 'target'}"
+        self.say(f"{direction}: {pairs:,} pairs to train on, {held_out:,} to validate; {m.vocab_size:,} sub-words")
         self.say(
             f"{settings.architecture} of {count_parameters(model) / 1e6:.1f} M parameters (d_model {m.d_model}, "
             f"{m.encoder_layers}+{m.decoder_layers} layers, {m.n_heads} heads, dropout {m.dropout}), batches of "
@@ -246,12 +257,11 @@ class Run:
             self.display.step(event, self.trainer.progress(), self.left())
         elif kind == "valid":
             self.display.validated(event)
-            if event["best"]:
-                self.best = {key: value for key, value in event.items() if isinstance(value, float)}
             self.log.draw(at_least=30)
         elif kind == "bad":
             self.say(
-                f"step {event['step']:,}: the loss is not a number; batch left out ({event['count']} so far; pairs in the log)"
+                f"step {event['step']:,}: the loss is not a number; batch left out "
+                f"({event['count']} so far, its pairs are in the log)"
             )
         elif kind == "rollback":
             self.say(
@@ -267,38 +277,14 @@ class Run:
         else:
             self.say(f"done: {stopped}, after {t.now.step:,} steps in {duration(t.now.seconds)}")
             self.say(
-                f'the best weights (step {t.now.best_step:,}) are in {self.out}; try: qkv translate "..." --model {self.out}'
+                f"the best weights (step {t.now.best_step:,}) are in {self.out}; "
+                f'try: qkv translate "..." --model {self.out}'
             )
-        return Trained(self.out, stopped, t.now.step, t.epoch(), t.now.seconds / 60, self.best)
+        return Trained(self.out, stopped, t.now.step, t.epoch(), t.now.seconds / 60, self.log.best)
 
 
-class Judge:
-    """Validation: the loss over all held-out pairs, and BLEU of the first ones as a person would see them."""
-
-    def __init__(self, settings: Settings, tokenizer: Tokenizer, valid: Corpus) -> None:
-        self.settings, self.tokenizer, self.valid = settings, tokenizer, valid
-        shard = valid.shard(0)
-        rows = range(min(len(shard), settings.training.bleu_sentences))
-        self.sources = tokenizer.decode_batch([shard.source(row).tolist() for row in rows])
-        self.references = tokenizer.decode_batch([shard.target(row).tolist() for row in rows])
-
-    @torch.inference_mode()
-    def __call__(self, model: nn.Module) -> dict[str, float]:
-        model.eval()
-        device, total, likelihood, tokens = next(model.parameters()).device, 0.0, 0.0, 0
-        for batch in in_order(self.valid, VALID_TOKENS):
-            inputs, labels = self.settings.objective.prepare(batch.to(device))
-            loss = self.settings.objective.loss(model(*inputs), labels)
-            total, likelihood = total + float(loss.total), likelihood + float(loss.parts["likelihood"])
-            tokens += loss.tokens
-        figures = {"loss": likelihood / tokens, "smoothed_loss": total / tokens}
-        figures["perplexity"] = math.exp(min(figures["loss"], 50))
-        if self.sources:
-            translator = Translator(model, self.tokenizer, {"target": self.settings.target})  # type: ignore[arg-type]
-            texts = [line.text for line in translator.translate(self.sources, beam=1)]
-            figures["bleu"] = score(texts, self.references, target_language=self.settings.target).bleu
-        return figures
-
-
-def without_preset(asked: Tree) -> Tree:
-    return {key: value for key, value in asked.get("model", {}).items() if key != "preset"}
+def asked_model(asked: Tree) -> Tree:
+    """What is asked of the model, its preset spelled out but for dropout, which follows the size of the corpus."""
+    model = dict(asked.get("model", {}))
+    sizes = PRESETS[model.pop("preset")] if "preset" in model else {}
+    return {**{key: value for key, value in sizes.items() if key != "dropout"}, **model}

@@ -6,12 +6,17 @@ from collections.abc import Callable
 Schedule = Callable[[int, float], float]  # (step from 1, progress 0..1) -> factor of the learning rate
 
 
+def warm(step: int, warmup: int) -> float:
+    """A straight line from 0 to 1 over the first `warmup` steps; at once 1 if there are none."""
+    return min(max(step, 1) / max(warmup, 1), 1.0)
+
+
 def noam(*, d_model: int = 512, warmup: int = 4000) -> Schedule:
     """Vaswani et al. 2017, Eq. 3: d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); use with learning_rate = 1."""
 
     def factor(step: int, progress: float) -> float:
         step = max(step, 1)
-        return d_model**-0.5 * float(min(step**-0.5, step * warmup**-1.5))
+        return math.sqrt(1 / d_model) * min(math.sqrt(1 / step), step / math.sqrt(max(warmup, 1)) ** 3)
 
     return factor
 
@@ -21,7 +26,7 @@ def inverse_square_root(*, warmup: int = 4000) -> Schedule:
 
     def factor(step: int, progress: float) -> float:
         step = max(step, 1)
-        return min(step / warmup, math.sqrt(warmup / step))
+        return min(step / max(warmup, 1), math.sqrt(max(warmup, 1) / step))
 
     return factor
 
@@ -30,7 +35,7 @@ def linear(*, warmup: int = 400, floor: float = 0.0) -> Schedule:
     """Linear warm-up, then a straight line to `floor` at the end of the run (BERT); needs a run with an end."""
 
     def factor(step: int, progress: float) -> float:
-        return min(max(step, 1) / warmup, 1.0) * max(floor, 1 - progress)
+        return warm(step, warmup) * max(floor, 1 - progress)
 
     return factor
 
@@ -40,14 +45,14 @@ def cosine(*, warmup: int = 400, floor: float = 0.0) -> Schedule:
 
     def factor(step: int, progress: float) -> float:
         wave = 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
-        return min(max(step, 1) / warmup, 1.0) * max(floor, wave)
+        return warm(step, warmup) * max(floor, wave)
 
     return factor
 
 
 def constant(*, warmup: int = 1) -> Schedule:
     """Linear warm-up, then the learning rate as it is."""
-    return lambda step, progress: min(max(step, 1) / warmup, 1.0)
+    return lambda step, progress: warm(step, warmup)
 
 
 SCHEDULES: dict[str, Callable[..., Schedule]] = {

@@ -6,11 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from qkv.config import Tree, check_keys, from_tree, setting
+from qkv.config import Tree, build, check_keys, from_tree, setting
 from qkv.errors import InputError, nearest
 from qkv.models import MODELS, PRESETS, TransformerConfig
 from qkv.objectives import OBJECTIVES, Translation
 from qkv.text.doctor import Rules
+from qkv.training.averaging import AVERAGES
+from qkv.training.schedules import SCHEDULES
+
+LIMITS = ("steps", "epochs", "minutes", "patience")
+NOT_NEGATIVE = (*LIMITS, "validate_every", "bleu_sentences", "checkpoint_minutes", "checkpoint_steps", "threads",
+                "clip", "weight_decay", "epsilon")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +32,8 @@ class DataConfig:
     doctor: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
-        if self.batch_tokens < 1 or self.held_out < 1 or self.max_length < 1:
-            raise ValueError("batch_tokens, held_out and max_length must be at least 1")
+        if self.batch_tokens < 1 or self.max_length < 1 or not 1 <= self.held_out <= 10_000:
+            raise ValueError("batch_tokens and max_length must be at least 1, held_out from 1 to 10,000")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be a number from 0, not {self.seed}")
 
@@ -64,16 +70,22 @@ class TrainingConfig:
     precision: Literal["auto", "float32", "bfloat16"] = setting(
         "auto", "auto takes bfloat16 where the device computes in it"
     )
-    threads: int = setting(0, "CPU threads; 0 for one for each core")
+    threads: int = setting(0, "CPU threads; 0 for torch's own choice: OMP_NUM_THREADS, or one for each core")
 
     def __post_init__(self) -> None:
-        for name in ("steps", "epochs", "minutes", "patience", "validate_every", "bleu_sentences", "threads", "clip"):
-            if getattr(self, name) < 0:
+        for name in NOT_NEGATIVE:
+            if not getattr(self, name) >= 0:  # so that nan is refused too
                 raise ValueError(f"{name} cannot be negative, but it is {getattr(self, name)}")
         if self.accumulate < 1 or self.keep < 1:
             raise ValueError("accumulate and keep must be at least 1")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be above 0, not {self.learning_rate}")
+        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
+            raise ValueError(f"beta1 and beta2 must be at least 0 and below 1, not {self.beta1} and {self.beta2}")
+        if self.best_by == "bleu" and not self.bleu_sentences:
+            raise ValueError("best_by is bleu, but bleu_sentences is 0, so that BLEU is never measured; raise it")
+        build(SCHEDULES, self.schedule)
+        build(AVERAGES, self.average)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,18 +100,21 @@ class Settings:
     test: list[str] = field(default_factory=list)
     architecture: str = "transformer"
     objective_name: str = "translation"
-    data: DataConfig = DataConfig()
-    model: TransformerConfig = TransformerConfig()
-    objective: Translation = Translation()
-    training: TrainingConfig = TrainingConfig()
+    data: DataConfig = field(default_factory=DataConfig)
+    model: TransformerConfig = field(default_factory=TransformerConfig)
+    objective: Translation = field(default_factory=Translation)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
 
 
 def check(tree: Mapping[str, Any], where: str) -> None:
     """Refuse an unknown key at once, before any data is read."""
     shown = dict(tree)
+    for section in ("data", "model", "objective", "training"):
+        if not isinstance(shown.get(section, {}), Mapping):
+            raise InputError(f"{where}: {section} is {shown[section]!r}; it must be a table of settings")
     model = dict(shown.get("model", {}))
     preset = model.pop("preset", "base")
-    if preset not in PRESETS:
+    if not isinstance(preset, str) or preset not in PRESETS:
         raise InputError(f"{where}: unknown preset {preset!r}; {nearest(str(preset), PRESETS)}")
     for key, table in (("architecture", MODELS), ("objective_name", OBJECTIVES)):
         name = str(shown.get(key, next(iter(table))))

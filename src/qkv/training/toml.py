@@ -35,4 +35,5 @@ def value_of(value: Any) -> str:
         return "[" + ", ".join(value_of(item) for item in value) + "]"
     if isinstance(value, float):
         return repr(value) if value % 1 or "e" in repr(value) else f"{value:.1f}"
-    return json.dumps(value, ensure_ascii=False)  # strings, whole numbers, true and false are spelled alike
+    # Strings, whole numbers, true and false are spelled as in JSON; only TOML wants DEL to be escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

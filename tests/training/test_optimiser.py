@@ -1,0 +1,112 @@
+"""One step of training is one step of torch's optimiser on the mean loss over real tokens."""
+
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from qkv.data import Batch
+from qkv.training.settings import TrainingConfig
+from qkv.training.trainer import Trainer
+
+
+def mean_loss(model: nn.Module, trainer: Trainer, batches: list[Batch]) -> Tensor:
+    """The plain form: the loss of all batches over all their tokens that are not padding."""
+    prepared = [trainer.objective.prepare(batch) for batch in batches]
+    losses = [trainer.objective.loss(model(*inputs), labels).total for inputs, labels in prepared]
+    return sum(losses, torch.zeros(())) / sum(int((labels != 0).sum()) for _, labels in prepared)
+
+
+def gradients(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None}
+
+
+@pytest.mark.parametrize(("name", "decay"), [("adam", 0.0), ("adam", 0.1), ("adamw", 0.1)])
+def test_ten_steps_equal_torch(workshop: Any, name: str, decay: float) -> None:
+    rates = [0.01 * min(step / 4, 1) for step in range(1, 11)]
+    trainer = workshop.trainer(
+        model=workshop.model(dropout=0.0), optimizer=name, weight_decay=decay, learning_rate=0.01, clip=0.0,
+        schedule="constant(warmup=4)", beta1=0.8, beta2=0.95, epsilon=1e-7,
+    )  # fmt: skip
+    twin = workshop.model(dropout=0.0)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
+    reference = kind(twin.parameters(), lr=1.0, betas=(0.8, 0.95), eps=1e-7, weight_decay=decay)
+    for rate, (batch, _) in zip(rates, trainer.batches.stream(), strict=False):
+        trainer.step([batch])
+        reference.param_groups[0]["lr"] = rate
+        reference.zero_grad()
+        mean_loss(twin, trainer, [batch]).backward()
+        reference.step()
+    for (key, ours), theirs in zip(trainer.model.named_parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=2e-5, msg=key)
+    assert not torch.equal(next(twin.parameters()), next(workshop.model().parameters()))
+
+
+def merged(batches: list[Batch]) -> Batch:
+    """One batch of the rows of several, padded to the widest."""
+
+    def stack(rows: list[Tensor]) -> Tensor:
+        return nn.utils.rnn.pad_sequence([row for several in rows for row in several], batch_first=True)
+
+    pairs = torch.cat([torch.from_numpy(batch.pairs) for batch in batches]).numpy()
+    return Batch(stack([batch.src for batch in batches]), stack([batch.tgt for batch in batches]), pairs)
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_k_small_batches_give_the_gradients_of_one_big_one(workshop: Any, k: int) -> None:
+    trainer = workshop.trainer(model=workshop.model(dropout=0.0), tokens=120)
+    several = [batch for batch, _ in islice(trainer.batches.stream(), k)]
+    assert len({int((batch.tgt[:, 1:] != 0).sum()) for batch in several}) > 1  # of different numbers of tokens
+    loss, tokens = trainer.gradients(several)
+    small = gradients(trainer.model)
+    trainer.optimizer.zero_grad()
+    big_loss, big_tokens = trainer.gradients([merged(several)])
+    assert (tokens, loss) == (big_tokens, pytest.approx(big_loss, abs=1e-6))
+    for name, gradient in gradients(trainer.model).items():
+        torch.testing.assert_close(small[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
+
+
+def test_accumulating_reads_k_batches_a_step(workshop: Any) -> None:
+    trainer = workshop.trainer(accumulate=3, steps=4)
+    trainer.run()
+    read = trainer.now.place.epoch * trainer.batches.count(0) + trainer.now.place.batch
+    assert read == 12
+    expected = sum(int((batch.tgt[:, 1:] != 0).sum()) for batch, _ in islice(trainer.batches.stream(), 12))
+    assert trainer.now.tokens == expected
+
+
+@pytest.mark.parametrize(("clip", "shortened"), [(0.05, True), (1e6, False), (0.0, False)])
+def test_long_gradients_are_shortened_to_clip(workshop: Any, clip: float, shortened: bool) -> None:
+    """Plain gradient descent shows it: the step is as long as the gradient. Adam hides it, so Adam's memory is looked at."""
+    trainer = workshop.trainer(model=workshop.model(dropout=0.0), clip=clip, beta1=0.0)
+    batch = next(iter(trainer.batches.stream()))[0]
+    trainer.gradients([batch])
+    long = torch.cat([g.flatten() for g in gradients(trainer.model).values()]).norm().item()
+    trainer.optimizer.zero_grad()
+    figures = trainer.step([batch])
+    used = torch.cat([entry["exp_avg"].flatten() for entry in trainer.optimizer.state.values()]).norm().item()
+    assert figures["gradient"] == pytest.approx(long, rel=1e-5)  # what is reported is the length before clipping
+    assert used == pytest.approx(clip if shortened else long, rel=1e-4)
+
+
+def test_the_rate_that_is_reported_is_the_rate_that_is_used(workshop: Any) -> None:
+    trainer = workshop.trainer(learning_rate=0.5, schedule="linear(warmup=4)", steps=8)
+    trainer.run()
+    # factor(step) = min(step / 4, 1) * (1 - done), and (step - 1 + 1) / 8 is done when step is taken
+    rates = [event["learning_rate"] for event in workshop.named("train")]
+    assert rates == pytest.approx([0.5 * min(s / 4, 1) * (1 - s / 8) for s in range(1, 9)])
+    assert trainer.optimizer.param_groups[0]["lr"] == rates[-1]
+
+
+def test_weights_stay_float32_in_bfloat16(workshop: Any) -> None:
+    trainer = workshop.trainer(precision="bfloat16", steps=3)
+    trainer.run()
+    assert {value.dtype for value in trainer.model.parameters()} == {torch.float32}
+    assert {entry["exp_avg"].dtype for entry in trainer.optimizer.state.values()} == {torch.float32}
+
+
+def test_the_defaults_are_the_papers() -> None:
+    c = TrainingConfig()
+    assert (c.beta1, c.beta2, c.epsilon) == (0.9, 0.98, 1e-9)  # Vaswani et al. 2017, section 5.3

@@ -1,0 +1,95 @@
+"""Schedules: points that can be worked out by hand, no jump at the end of the warm-up, and step 0."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from qkv.config import build
+from qkv.errors import InputError
+from qkv.training import SCHEDULES
+
+# (schedule, step, progress, value). The values follow from the formula in each docstring; those of noam at step 4000 are
+# (512 * 4000) ** -0.5 and (1024 * 4000) ** -0.5, which the paper's Eq. 3 gives at its peak.
+POINTS = [
+    ("noam", 1, 0.0, 1 / math.sqrt(512 * 4000**3)),
+    ("noam", 4000, 0.0, 6.987e-4),
+    ("noam(d_model=1024)", 4000, 0.0, 4.941e-4),
+    ("noam", 100_000, 0.0, 1 / math.sqrt(512 * 100_000)),
+    ("inverse_square_root", 1, 0.0, 1 / 4000),
+    ("inverse_square_root", 2000, 0.0, 0.5),
+    ("inverse_square_root", 4000, 0.0, 1.0),
+    ("inverse_square_root", 16_000, 0.0, 0.5),
+    ("linear(warmup=10)", 5, 0.0, 0.5),
+    ("linear(warmup=10)", 10, 0.0, 1.0),
+    ("linear(warmup=10)", 50, 0.25, 0.75),
+    ("linear(warmup=10, floor=0.1)", 99, 1.0, 0.1),
+    ("cosine(warmup=10)", 5, 0.0, 0.5),
+    ("cosine(warmup=10)", 20, 1 / 3, 0.75),
+    ("cosine(warmup=10)", 50, 0.5, 0.5),
+    ("cosine(warmup=10, floor=0.05)", 99, 1.0, 0.05),
+    ("constant(warmup=4)", 1, 0.0, 0.25),
+    ("constant(warmup=4)", 3, 0.5, 0.75),
+    ("constant(warmup=4)", 4, 0.5, 1.0),
+    ("constant(warmup=4)", 10**6, 1.0, 1.0),
+]
+
+
+@pytest.mark.parametrize(("spec", "step", "progress", "value"), POINTS)
+def test_the_closed_form(spec: str, step: int, progress: float, value: float) -> None:
+    assert build(SCHEDULES, spec)(step, progress) == pytest.approx(value, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_four_points_of_each_are_known(name: str) -> None:
+    assert sum(spec.split("(")[0] == name for spec, *_ in POINTS) >= 4
+
+
+@pytest.fixture(params=sorted(SCHEDULES))
+def schedule(request: pytest.FixtureRequest) -> Callable[..., Callable[[int, float], float]]:
+    return SCHEDULES[request.param]
+
+
+def test_nothing_jumps_where_the_warm_up_ends(schedule: Callable[..., Callable[[int, float], float]]) -> None:
+    factor = schedule(warmup=1000)
+    before, at, after = (factor(step, 0.0) for step in (999, 1000, 1001))
+    assert before == pytest.approx(at, rel=2e-3)
+    assert after == pytest.approx(at, rel=2e-3)
+    assert before < at >= after
+
+
+def test_it_rises_to_the_end_of_the_warm_up_and_never_after(
+    schedule: Callable[..., Callable[[int, float], float]],
+) -> None:
+    values = [schedule(warmup=20)(step, 0.0) for step in range(1, 60)]
+    assert values[:20] == sorted(values[:20])
+    assert values[19:] == sorted(values[19:], reverse=True)
+
+
+def test_step_0_is_step_1(schedule: Callable[..., Callable[[int, float], float]]) -> None:
+    assert schedule(warmup=100)(0, 0.0) == schedule(warmup=100)(1, 0.0) > 0
+
+
+def test_no_warm_up_begins_at_the_top(schedule: Callable[..., Callable[[int, float], float]]) -> None:
+    assert schedule(warmup=0)(1, 0.0) == schedule(warmup=1)(1, 0.0) == max(schedule()(s, 0.0) for s in (1, 400, 4000)) or (
+        schedule is SCHEDULES["noam"] and schedule(warmup=0)(1, 0.0) == 512**-0.5
+    )
+
+
+def test_progress_beyond_the_end_stays_at_the_floor() -> None:
+    for name in ("linear", "cosine"):
+        assert SCHEDULES[name](floor=0.2)(9999, 1.5) == 0.2
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ("cosin", "unknown name 'cosin'; did you mean 'cosine'"),
+        ("cosine(warm=3)", "'cosine' has no option 'warm'; did you mean 'warmup'"),
+        ("cosine(warmup='long')", r"cosine\(warmup='long'\): Input should be a valid integer"),
+        ("cosine(400)", "does not name a part"),
+    ],
+)
+def test_a_wrong_name_is_refused(spec: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        build(SCHEDULES, spec)
