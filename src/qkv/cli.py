@@ -3,12 +3,14 @@
 import dataclasses
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 from rich.table import Table
 
@@ -19,6 +21,7 @@ from qkv.attention import ATTENTIONS
 from qkv.decoding import Translated, Translator
 from qkv.errors import InputError
 from qkv.evaluation import score as measure
+from qkv.files import replacing
 from qkv.models import MODELS, PRESETS, TransformerConfig, count_parameters
 from qkv.objectives import OBJECTIVES, Translation
 from qkv.positions import POSITIONS
@@ -30,20 +33,23 @@ from qkv.training.averaging import mean
 from qkv.training.checkpoint import existing
 from qkv.training.display import Display
 from qkv.training.recipes import recipes
+from qkv.training.run import check_out
 
-EXAMPLES = """
-Examples:
-  qkv demo                                              three minutes: a model that pronounces English words
-  qkv train pairs.tmx --from en --to de                 learn from a translation memory
+ABOUT = """Train a Transformer on your own sentence pairs, translate with it, look inside it.
+
+For example:
+  qkv demo                                three minutes, English words to sounds
+  qkv train pairs.tmx --from en --to de   learn from a translation memory
   qkv train train.en train.de --valid val.en val.de --out model
   qkv translate "Two dogs play in the snow." --model model
   qkv score --model model test.en test.de
 """
-ABOUT = "Train a Transformer on your own sentence pairs, translate with it, look inside it."
-app = App(name="qkv", version=qkv.__version__, help=ABOUT, help_epilogue=EXAMPLES)
+# Plain text keeps the lines of the examples; "Examples:" would be read as a section of a docstring, and left out.
+app = App(name="qkv", version=qkv.__version__, help=ABOUT, help_format="plaintext")
 out = Console(highlight=False, soft_wrap=True)
 MULTIPLE = Parameter(consume_multiple=True, negative=())
 PLAIN = Parameter(negative=())
+SECTIONS = ("model", "data", "objective", "training")
 CHUNK = 256  # lines translated at a time, so that long files show progress and need little memory
 
 
@@ -91,7 +97,7 @@ def train(
 ) -> int:
     """Train a translator on files of sentence pairs. The same command again goes on where it stopped.
 
-    Examples:
+    For example:
       qkv train pairs.tmx --from en --to de
       qkv train train.en train.de --valid val.en val.de --out model --minutes 30
       qkv train --recipe multi30k-en-de --model.d-model 256
@@ -155,7 +161,7 @@ def translate(
 ) -> None:
     """Translate text, a file, or lines from standard input: one line out for each line in.
 
-    Examples:
+    For example:
       qkv translate "Two dogs play in the snow." --model model
       qkv translate news.en --model model -o news.de
       cat news.en | qkv translate --model model --beam 1
@@ -191,6 +197,7 @@ def translate(
     device
         cpu, cuda or mps.
     """
+    check_output(output)
     translator = Translator.load(model, device)
     how: dict[str, Any] = {"beam": beam, "n_best": n_best, "alpha": alpha, "seed": seed}
     how |= {"sampling": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -200,22 +207,50 @@ def translate(
         for line in translated(translator, lines, how):
             print(write(line), flush=True)
         return
-    from qkv.files import replacing
+    try:
+        with writing(output) as path, path.open("w", encoding="utf-8") as file:
+            for line in translated(translator, lines, how):
+                print(write(line), file=file)
+    except OSError as error:
+        raise InputError(f"cannot write {output}: {error.strerror or error}; give --output another place") from None
 
-    with replacing(output) as temporary, temporary.open("w", encoding="utf-8") as file:
-        for line in translated(translator, lines, how):
-            print(write(line), file=file)
+
+def writing(path: Path) -> AbstractContextManager[Path]:
+    """The whole file or none; but a device or a pipe is written as it is, and never replaced by a file."""
+    return nullcontext(path) if path.exists() and not path.is_file() else replacing(path)
+
+
+def check_output(path: Path | None) -> None:
+    """Refuse a place that cannot be written before anything is translated."""
+    if path is None:
+        return
+    above = next((folder for folder in path.parents if folder.exists()), Path())
+    if path.is_dir() or not above.is_dir():
+        taken, kind = (path, "folder") if path.is_dir() else (above.name, "file")
+        raise InputError(f"cannot write {path}, since {taken} is a {kind}; give --output the name of a new file")
 
 
 def input_lines(text: tuple[str, ...]) -> Iterator[str]:
     if len(text) == 1 and Path(text[0]).is_file():
         return read_lines(Path(text[0]))
+    for one in text:
+        if Path(one).suffix and not re.search(r"\s", one):  # a file's name, by the look of it
+            print(f"{one!r} was not read as a file, it is translated as text", file=sys.stderr)
     if text:
         return iter(text)
     if sys.stdin.isatty():
         print("type a sentence and Enter; Ctrl-D ends", file=sys.stderr)
-    sys.stdin.reconfigure(encoding="utf-8", errors="strict", newline="\n")  # type: ignore[union-attr]
-    return (line.rstrip("\n").removesuffix("\r") for line in sys.stdin)
+    return standard_input()
+
+
+def standard_input() -> Iterator[str]:
+    for number, data in enumerate(sys.stdin.buffer, start=1):
+        try:
+            line = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            place = f"line {number}, byte {error.start + 1} (0x{data[error.start]:02x})"
+            raise InputError(f"standard input is not UTF-8 in {place}; convert it to UTF-8 text") from None
+        yield (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\n").removesuffix("\r")
 
 
 def translated(translator: Translator, lines: Iterator[str], how: dict[str, Any]) -> Iterator[Translated]:
@@ -260,7 +295,7 @@ def score(
 ) -> None:
     """Translate the source side of test files and measure BLEU and chrF against the target side.
 
-    Examples:
+    For example:
       qkv score --model model test.en test.de
       qkv score --model model test.tsv --as-paper --json
 
@@ -321,7 +356,7 @@ LISTS: dict[str, Callable[[], dict[str, str]]] = {
 def list_(what: Literal["positions", "attention", "models", "objectives", "schedules", "recipes"]) -> None:
     """What can be chosen by name in a recipe or a flag.
 
-    Examples:
+    For example:
       qkv list positions
       qkv list recipes
     """
@@ -339,7 +374,7 @@ def first_lines(parts: dict[str, Any]) -> dict[str, str]:
 def info(model: Path = Path("model"), *, json: Annotated[bool, PLAIN] = False) -> None:
     """What a model folder holds.
 
-    Examples:
+    For example:
       qkv info model
     """
     loaded = folder.load(model)
@@ -364,7 +399,7 @@ def info(model: Path = Path("model"), *, json: Annotated[bool, PLAIN] = False) -
 def average(*folders: Path, out: Path, last: int = 5) -> None:
     """Average the weights of several model folders, or of the last checkpoints of one run.
 
-    Examples:
+    For example:
       qkv average model --last 3 --out averaged
       qkv average run1 run2 run3 --out averaged
 
@@ -377,6 +412,9 @@ def average(*folders: Path, out: Path, last: int = 5) -> None:
     last
         Of one run folder: how many of its newest checkpoints.
     """
+    if last < 1:
+        raise InputError(f"--last is {last}, but at least one checkpoint must be averaged; give 1 or more")
+    check_out(out)
     several = list(folders)
     if len(several) == 1:
         several = existing(several[0] / "training" / "checkpoints")[-last:]
@@ -402,7 +440,7 @@ def check(
 ) -> None:
     """Read files of pairs as training would, and tell what it would find and drop.
 
-    Examples:
+    For example:
       qkv check pairs.tmx --from en --to de
     """
     guess = languages(list(files))
@@ -429,7 +467,7 @@ def demo(
 ) -> int:
     """Train a small Transformer to pronounce English words, measure it, and draw what it looks at.
 
-    Examples:
+    For example:
       qkv demo
       qkv demo --minutes 30 --out pronouncer --say Ada Grace
 
@@ -452,8 +490,11 @@ def demo(
 def main() -> None:
     """Run a command; whatever a person did wrong ends in one sentence and a non-zero exit."""
     try:
-        code = app(result_action="return_value")
+        check_sections(sys.argv[1:])
+        code = app(sys.argv[1:], result_action="return_value", exit_on_error=False, print_error=False)
         sys.stdout.flush()
+    except CycloptsError as error:
+        code = fail(" ".join(str(error).split()), 2)
     except InputError as error:
         code = fail(str(error))
     except KeyboardInterrupt:
@@ -465,12 +506,23 @@ def main() -> None:
         code = fail(f"the input is not UTF-8 text (byte {error.start}: {error.reason}); convert it to UTF-8")
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        code = fail(f"{name}{error.strerror or error}")
+        code = fail(f"{name}{error.strerror or error}; check the path, its permissions and the space that is left")
     except (MemoryError, RuntimeError) as error:
         if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
             raise
         code = fail("not enough memory; use a smaller --data.batch-tokens, --beam or model")
     raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def check_sections(arguments: list[str]) -> None:
+    """`train --model x` would be read as the first setting of that section."""
+    for argument in arguments[1:] if arguments[:1] == ["train"] else []:
+        name = argument.partition("=")[0]
+        if name.removeprefix("--") in SECTIONS and name.startswith("--"):
+            raise InputError(
+                f"{name} is a section of settings; name one of them, for example --model.d-model 256, "
+                "or give --out to name the model folder"
+            )
 
 
 def fail(sentence: str, code: int = 1) -> int:

@@ -77,16 +77,12 @@ def parse_call(spec: str) -> tuple[str, dict[str, Any]]:
         if isinstance(call, ast.Name):
             return call.id, {}
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args:
-            return call.func.id, {named(k): ast.literal_eval(k.value) for k in call.keywords}
+            given = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
+            if len(given) == len(call.keywords):  # else one was given twice, or by **
+                return call.func.id, given
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
-    raise InputError(f"{spec!r} does not name a part; write name or name(key=value), for example 'sinusoidal'")
-
-
-def named(keyword: ast.keyword) -> str:
-    if keyword.arg is None:
-        raise ValueError("** has no name")
-    return keyword.arg
+    raise InputError(f"{spec[:80]!r} does not name a part; write name or name(key=value), for example 'sinusoidal'")
 
 
 def build(table: Mapping[str, Callable[..., T]], spec: str, *args: Any) -> T:

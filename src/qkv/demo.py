@@ -7,6 +7,7 @@ are left out, and so are words with other signs than letters and apostrophes, as
 import getpass
 import re
 from pathlib import Path
+from typing import Any
 
 from qkv.decoding import Translator
 from qkv.errors import InputError
@@ -17,6 +18,7 @@ from qkv.text.tokenizer import Tokenizer
 from qkv.training import train
 from qkv.training.display import Display, duration
 from qkv.training.prepare import lot
+from qkv.training.run import check_out
 
 Dictionary = dict[str, list[list[str]]]  # word -> its pronunciations
 
@@ -33,6 +35,7 @@ def run(out: Path, *, minutes: float, words: list[str], seed: int, restart: bool
     for word in spoken:
         if not WORD.fullmatch(word):
             raise InputError(f"{word!r} cannot be said; give words of the letters a to z")
+    check_out(out)
     dictionary = read_dictionary()
     test = {w: p for w, p in dictionary.items() if lot("test", w) < TEST_SHARE or w in UNSEEN or w in spoken}
     known = {w: p for w, p in dictionary.items() if w not in test}
@@ -80,7 +83,7 @@ def write_pairs(path: Path, dictionary: Dictionary) -> Path:
     return path
 
 
-def settings(out: Path, known: Dictionary, minutes: float, seed: int) -> dict[str, dict[str, object]]:
+def settings(out: Path, known: Dictionary, minutes: float, seed: int) -> dict[str, Any]:
     """A small model with a vocabulary of letters and whole phonemes."""
     lines = sorted({phoneme for several in known.values() for phonemes in several for phoneme in phonemes})
     tokenizer = Tokenizer.train(lines, vocab_size=1000, alphabet="abcdefghijklmnopqrstuvwxyz' ")

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: the worked example, the fused kernel against the plain form, and rows that see nothing."""
+"""Scaled dot-product attention: a worked example, the fused kernel against the plain form, rows that see nothing."""
 
 import itertools
 import math
@@ -65,8 +65,9 @@ MASKS = ("none", "padding", "causal", "both", "blind rows")
 BIASES = ("none", "for all", "for each head", "for each row")
 
 
-def case(mask: str, bias: str, T: int, S: int, dtype: torch.dtype) -> dict[str, Tensor | None]:
+def case(mask: str, bias: str, queries: int, keys: int, dtype: torch.dtype) -> dict[str, Tensor | None]:
     """q, k, v and bias that want gradients, and a mask. Under "blind rows" some queries see nothing at all."""
+    T, S = queries, keys
     generator = torch.Generator().manual_seed(0)
 
     def draw(*shape: int) -> Tensor:
@@ -96,10 +97,10 @@ def gradients(context: Tensor, inputs: dict[str, Tensor | None]) -> list[Tensor]
     return list(torch.autograd.grad((context * along).sum(), wanted))
 
 
-@pytest.mark.parametrize(("mask", "bias"), itertools.product(MASKS, BIASES))
-@pytest.mark.parametrize(("T", "S"), [(1, 1), (5, 5), (1, 7), (3, 70)])
-def test_the_fused_kernel_equals_the_plain_form(mask: str, bias: str, T: int, S: int) -> None:
-    inputs = case(mask, bias, T, S, torch.float32)
+@pytest.mark.parametrize(("mask", "bias"), list(itertools.product(MASKS, BIASES)))
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (5, 5), (1, 7), (3, 70)])
+def test_the_fused_kernel_equals_the_plain_form(mask: str, bias: str, queries: int, keys: int) -> None:
+    inputs = case(mask, bias, queries, keys, torch.float32)
     attention = ScaledDot()
     plain, weights = attention.plain(**inputs)
     fused, chosen = attention.fused(**inputs), attention(**inputs)
@@ -109,8 +110,8 @@ def test_the_fused_kernel_equals_the_plain_form(mask: str, bias: str, T: int, S:
     for by_kernel, by_steps in pairs:
         assert by_steps.isfinite().all()
         torch.testing.assert_close(by_kernel, by_steps, atol=1e-5, rtol=1e-4)
-    sees = torch.ones(T, S, dtype=torch.bool) if inputs["mask"] is None else inputs["mask"]
-    sees = sees.expand(B, H, T, S)
+    sees = torch.ones(queries, keys, dtype=torch.bool) if inputs["mask"] is None else inputs["mask"]
+    sees = sees.expand(B, H, queries, keys)
     torch.testing.assert_close(weights.sum(-1), sees.any(-1).float())
     assert not weights[~sees].any()
 
@@ -132,9 +133,9 @@ def test_float32_equals_float64() -> None:
     torch.testing.assert_close(ScaledDot()(**narrow).double(), ScaledDot()(**inputs), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("S", [SHORT, SHORT + 1])
-def test_nothing_changes_where_one_form_hands_over_to_the_other(S: int) -> None:
-    inputs = case("padding", "none", 2, S, torch.float64)
+@pytest.mark.parametrize("keys", [SHORT, SHORT + 1])
+def test_nothing_changes_where_one_form_hands_over_to_the_other(keys: int) -> None:
+    inputs = case("padding", "none", 2, keys, torch.float64)
     torch.testing.assert_close(ScaledDot()(**inputs), ScaledDot().plain(**inputs)[0], atol=1e-12, rtol=0)
 
 
@@ -170,13 +171,13 @@ def test_the_scale_keeps_the_gradient_alive_at_any_width() -> None:
     assert unscaled[-1] < 0.2 * scaled[-1]
 
 
-@pytest.mark.parametrize("S", [10, SHORT + 10])
-def test_dropout_acts_on_the_weights_in_training_only(S: int) -> None:
+@pytest.mark.parametrize("keys", [10, SHORT + 10])
+def test_dropout_acts_on_the_weights_in_training_only(keys: int) -> None:
     """With unit vectors as values the context is the weights themselves: each is dropped or doubled."""
     torch.manual_seed(0)
     attention = build(ATTENTIONS, "scaled_dot(dropout=0.5)")
-    q, k = torch.randn(1, 1, 200, S), torch.randn(1, 1, S, S)
-    v = torch.eye(S)[None, None]
+    q, k = torch.randn(1, 1, 200, keys), torch.randn(1, 1, keys, keys)
+    v = torch.eye(keys)[None, None]
     whole, weights = attention.eval().plain(q, k, v)
     torch.testing.assert_close(attention(q, k, v), whole)
     dropped = attention.train()(q, k, v)

@@ -38,7 +38,7 @@ def test_each_cell_is_the_papers_formula() -> None:
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("steps", [1, 7, 31])
 def test_going_some_steps_is_one_rotation_whatever_the_place(steps: int) -> None:
-    """PE(pos + k) = T(k) PE(pos): T turns each pair by k times its rate, so it is orthogonal and T(j) T(k) = T(j + k)."""
+    """PE(pos + k) = T(k) PE(pos): T turns each pair by k times its rate; it is orthogonal, T(j) T(k) = T(j + k)."""
     d = 64
     rates = 10000.0 ** (-torch.arange(0, d, 2) / d)
 

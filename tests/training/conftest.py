@@ -17,7 +17,7 @@ from qkv.text.tokenizer import Tokenizer
 from qkv.training.settings import TrainingConfig
 from qkv.training.trainer import Hooks, Trainer
 
-WORDS = "red green blue cat dog house tree bird fish sun moon star road river hill".split()
+WORDS = ["red", "green", "blue", "cat", "dog", "house", "tree", "bird", "fish", "sun", "moon", "star", "road", "hill"]
 Pairs = list[tuple[str, str]]
 
 
@@ -47,14 +47,15 @@ def tsv(tmp_path: Path, pairs: Pairs) -> Path:
 
 @pytest.fixture(scope="session")
 def small() -> dict[str, Any]:
-    """Settings of a run of 60 steps, six to an epoch or so, in which everything random takes part."""
+    """Settings of a run of 60 steps, six to an epoch, in which everything random takes part."""
     return {
         "source": "en",
         "target": "ne",
         "data": {"vocab_size": 340, "batch_tokens": 400},
         "model": {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.2},
         "training": {
-            "steps": 60, "checkpoint_steps": 7, "threads": 1, "bleu_sentences": 4, "precision": "float32",
+            "steps": 60, "checkpoint_steps": 7, "validate_every": 20, "threads": 1, "bleu_sentences": 4,
+            "precision": "float32",
             "schedule": "inverse_square_root(warmup=20)", "learning_rate": 0.01, "average": "running(decay=0.9)",
         },
     }  # fmt: skip
@@ -83,14 +84,20 @@ class Workshop:
 
     def model(self, **sizes: Any) -> Transformer:
         torch.manual_seed(3)
-        small = dict(d_model=16, d_ff=32, n_heads=2, encoder_layers=1, decoder_layers=1, max_length=128)
+        small = {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_length": 128}
         return Transformer(TransformerConfig(vocab_size=len(self.tokenizer), norm="pre", **{**small, **sizes}))
 
     def trainer(
         self, out: str = "out", model: Model | None = None,
         judge: Callable[[Model], dict[str, float]] | None = None, tokens: int = 400, **settings: Any,
     ) -> Trainer:  # fmt: skip
-        usual: dict[str, Any] = dict(steps=12, threads=1, precision="float32", patience=0, schedule="constant")
+        usual: dict[str, Any] = {
+            "steps": 12,
+            "threads": 1,
+            "precision": "float32",
+            "patience": 0,
+            "schedule": "constant",
+        }
         hooks = Hooks(
             judge or (lambda _: {"loss": 1.0}),
             lambda model, path: folder.save(path, model, self.tokenizer, {}),  # type: ignore[arg-type]
@@ -98,9 +105,7 @@ class Workshop:
             self.place / out,
         )
         batches = Batches(self.corpus, tokens, seed=5)
-        return Trainer(
-            model or self.model(), Translation(), batches, TrainingConfig(**{**usual, **settings}), hooks
-        )
+        return Trainer(model or self.model(), Translation(), batches, TrainingConfig(**{**usual, **settings}), hooks)
 
     def named(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["event"] == kind]

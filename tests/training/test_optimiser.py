@@ -79,7 +79,7 @@ def test_accumulating_reads_k_batches_a_step(workshop: Any) -> None:
 
 @pytest.mark.parametrize(("clip", "shortened"), [(0.05, True), (1e6, False), (0.0, False)])
 def test_long_gradients_are_shortened_to_clip(workshop: Any, clip: float, shortened: bool) -> None:
-    """Plain gradient descent shows it: the step is as long as the gradient. Adam hides it, so Adam's memory is looked at."""
+    """Adam's steps do not show how long a gradient was; its memory, with beta1 = 0 the gradient itself, does."""
     trainer = workshop.trainer(model=workshop.model(dropout=0.0), clip=clip, beta1=0.0)
     batch = next(iter(trainer.batches.stream()))[0]
     trainer.gradients([batch])

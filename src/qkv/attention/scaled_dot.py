@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qkv.errors import InputError
+
 SHORT = 64  # keys up to which the plain form is faster on a CPU: 1.7 times at 15 keys, forward and backward
 
 
@@ -18,6 +20,8 @@ class ScaledDot(nn.Module):
 
     def __init__(self, *, dropout: float = 0.0) -> None:
         super().__init__()
+        if not 0 <= dropout < 1:
+            raise InputError(f"the dropout of an attention must be at least 0 and below 1, not {dropout}")
         self.dropout = dropout
 
     def forward(

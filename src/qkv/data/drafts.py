@@ -1,7 +1,6 @@
 """Shards being filled: each pair is appended to a draft, and a draft without its duplicates becomes a shard."""
 
 import hashlib
-import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -64,9 +63,6 @@ class Drafts:
 
 
 def write(path: Path, content: bytes) -> str:
-    """Write to the disk itself, not only to its cache; the SHA-256 of the content."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    """The SHA-256 of the content, once it is written."""
+    path.write_bytes(content)
     return hashlib.sha256(content).hexdigest()

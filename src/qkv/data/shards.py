@@ -7,8 +7,6 @@ pairs meet in one shard, where all but the first are dropped.
 import hashlib
 import json
 import math
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.data.drafts import LENGTH, Drafts, write
+from qkv.data.drafts import LENGTH, Drafts
 from qkv.errors import InputError
+from qkv.files import replacing
 from qkv.text.tokenizer import Tokenizer
 
 VERSION = 1
@@ -79,22 +78,12 @@ def write_shards(
         raise InputError(f"max_length={max_length} and shard_pairs={shard_pairs} must be 1 or more")
     if folder.exists() and not (folder / INDEX).exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists and holds no shards, so it is not overwritten; name a new folder")
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    with replacing(folder) as partial:
+        partial.mkdir()
         drafts = Drafts(partial, max(1, math.ceil(count / shard_pairs)), _dtype(tokenizer))
         too_long = _encode(pairs, tokenizer, drafts, max_length, progress)
         drafts.flush()
-        written = _finish(partial, drafts, too_long, tokenizer.fingerprint)
-        _sync_folder(partial)
-        if folder.exists():
-            shutil.rmtree(folder)
-        partial.rename(folder)
-        _sync_folder(folder.parent)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return written
+        return _finish(partial, drafts, too_long, tokenizer.fingerprint)
 
 
 class Corpus:
@@ -220,19 +209,12 @@ def _finish(folder: Path, drafts: Drafts, too_long: int, fingerprint: str) -> Wr
         "written": asdict(written),
         "shards": entries,
     }
-    write(folder / INDEX, json.dumps(index, indent=1).encode())
+    (folder / INDEX).write_text(json.dumps(index, indent=1))
     return written
 
 
 def _dtype(tokenizer: Tokenizer) -> np.dtype[Any]:
     return np.dtype("<u2" if len(tokenizer) <= 2**16 else "<u4")
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        handle = os.open(folder, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
 
 
 def _damaged(path: Path) -> InputError:

@@ -1,5 +1,6 @@
 """A translator: a model folder, loaded, with text in and text out."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from qkv import folder
+from qkv.config import check_keys
 from qkv.decoding.beam import beam_search
 from qkv.decoding.greedy import greedy, sample
 from qkv.decoding.hypothesis import Hypothesis, loops
@@ -42,6 +44,10 @@ class Search:
             raise InputError(f"beam={self.beam} and n_best={self.n_best} must be at least 1")
         if self.n_best > self.beam and not self.sampling:
             raise InputError(f"n_best={self.n_best} needs a beam of at least {self.n_best}, not {self.beam}")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"seed must be a number from 0 to 2**63 - 1, not {self.seed}")
+        if not math.isfinite(self.alpha):
+            raise InputError(f"alpha must be a number such as 0.6 or 1, not {self.alpha}")
 
 
 class Scored(NamedTuple):
@@ -81,11 +87,16 @@ class Translator:
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> "Translator":
+        try:
+            torch.empty(1, device=device)
+        except (RuntimeError, AssertionError):
+            raise InputError(f"there is no device {device!r} on this machine; use cpu") from None
         loaded = folder.load(Path(path), device)
         return cls(loaded.model, loaded.tokenizer, loaded.about)
 
     def translate(self, texts: str | Sequence[str], **how: int | float | bool) -> list[Translated]:
         """Translate lines of text; `how` are the fields of Search: beam=5, n_best=3, sampling=True, top_p=0.9 ..."""
+        check_keys(Search, how, "search")
         search = Search(**how)  # type: ignore[arg-type]
         lines = [normalise(text) for text in ([texts] if isinstance(texts, str) else texts)]
         pieces = [split_to_fit(line, self.fits) if line else [] for line in lines]
@@ -106,7 +117,8 @@ class Translator:
         for rank in range(ranks):
             chosen = [piece.hypotheses[rank] for piece in found]
             texts = self.tokenizer.decode_batch([hypothesis.tokens for hypothesis in chosen])
-            ranked.append(Scored(gap.join(texts), sum(h.score for h in chosen) / len(chosen)))
+            # A model may write a newline, byte by byte; a line in is still one line out.
+            ranked.append(Scored(normalise(gap.join(texts)), sum(h.score for h in chosen) / len(chosen)))
         first = [piece.hypotheses[0] for piece in found]
         looped, cut = any(piece.looped for piece in found), not all(hypothesis.ended for hypothesis in first)
         return Translated(ranked[0].text, ranked[0].score, ranked, len(parts), looped, cut)

@@ -13,7 +13,7 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float) -> None:
         super().__init__()
-        self.level = round(p * 256)  # of 256 byte values, how many mean "zero"
+        self.level = min(round(p * 256), 255)  # of 256 byte values, how many mean "zero"
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.level == 0:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from qkv.errors import InputError
 from qkv.look.fonts import require_matplotlib
-from qkv.look.heatmap import check_suffix, save
+from qkv.look.picture import check_suffix, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,12 +1,8 @@
 """Pictures of attention: one heat map, or one small map for each head, with the numbers beside it as JSON."""
 
-import io
 import json
 import math
-import os
-import warnings
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +12,13 @@ from torch import Tensor
 
 from qkv.errors import InputError
 from qkv.look.fonts import fit, require_matplotlib
+from qkv.look.picture import check_suffix, quiet, save, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-SUFFIXES = (".png", ".svg")
 INK, FAINT = "#222222", "#8a8a8a"
 COLOURS = "Blues"
 
@@ -43,11 +39,6 @@ def draw(weights: Any, rows: Sequence[str], columns: Sequence[str], path: Path, 
     # Half a surrogate pair has no UTF-8; its backslash form is the JSON escape.
     write(path.with_suffix(".json"), json.dumps(numbers, ensure_ascii=False).encode("utf-8", "backslashreplace"))
     return path
-
-
-def check_suffix(path: Path) -> None:
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path} does not end in the name of a picture format; use one of {', '.join(SUFFIXES)}")
 
 
 def check_weights(weights: Any, rows: Sequence[str], columns: Sequence[str]) -> Tensor:
@@ -215,33 +206,3 @@ def write_title(figure: "Figure", title: str, *, spell: bool) -> None:
     width, height = figure.get_size_inches()
     text = figure.text((box.x0 + box.x1) / 2 / width, (box.y1 + 0.12) / height, shown, ha="center", va="bottom")
     style([text], families, 12)
-
-
-def quiet() -> AbstractContextManager[None]:
-    """Without matplotlib's warning of missing glyphs: in a PNG they are spelled out, in an SVG the viewer has them."""
-    return warnings.catch_warnings(action="ignore", category=UserWarning)
-
-
-def save(figure: "Figure", path: Path) -> None:
-    """Write a figure whole or not at all, cut to what is drawn; an SVG keeps its text as text."""
-    import matplotlib
-
-    kind = path.suffix.lower().removeprefix(".")
-    picture = io.BytesIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "qkv"}), quiet():
-        # No date: the same numbers give the same file.
-        metadata = {"Date": None} if kind == "svg" else None
-        figure.savefig(picture, format=kind, dpi=150, bbox_inches="tight", pad_inches=0.15, metadata=metadata)
-    write(path, picture.getvalue())
-
-
-def write(path: Path, content: bytes) -> None:
-    """Under another name first, so that nobody ever reads half a file."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise InputError(f"{path} cannot be written ({error.strerror}); choose another place") from None

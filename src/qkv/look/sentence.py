@@ -7,6 +7,7 @@ from torch import Tensor
 
 from qkv.decoding import Translator
 from qkv.look.record import record_attention
+from qkv.text.doctor import normalise
 from qkv.text.tokenizer import BOS, EOS
 
 
@@ -29,7 +30,7 @@ def look_at(translator: Translator, source: str, target: str | None = None) -> L
     if target is None:
         target = translator.translate(source)[0].text
     tokenizer = translator.tokenizer
-    src, tgt = tokenizer.encode(source), tokenizer.encode(target)
+    src, tgt = tokenizer.encode(normalise(source)), tokenizer.encode(normalise(target))
     device = next(translator.model.parameters()).device
     with record_attention(translator) as maps:
         translator.model(torch.tensor([[*src, EOS]], device=device), torch.tensor([[BOS, *tgt]], device=device))

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from qkv.attention import causal, padding
-from qkv.config import setting
+from qkv.config import build, setting
 from qkv.layers import Embedding, Seen, Stack, Vocabulary
 from qkv.models.model import Model, Outputs
-from qkv.positions import Places
+from qkv.positions import POSITIONS, Places
 
 PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no token
 
@@ -126,7 +127,9 @@ def parameter_count(c: TransformerConfig) -> int:
     decoder = c.decoder_layers * (2 * attention + feed_forward + 3 * 2 * d)
     last_norms = 2 * 2 * d if c.norm == "pre" else 0
     tables = {"all": 1, "decoder": 2, "none": 3}[c.tied] * c.vocab_size * d
-    return encoder + decoder + last_norms + tables + int(c.output_bias) * c.vocab_size
+    with torch.device("meta"):  # sizes without weights
+        positions = 2 * count_parameters(build(POSITIONS, c.position, c))
+    return encoder + decoder + last_norms + tables + positions + int(c.output_bias) * c.vocab_size
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -47,16 +47,17 @@ class _Chunked(torch.autograd.Function):
         device, narrow = hidden.device.type, weight.dtype
         if torch.is_autocast_enabled(device):
             narrow = torch.get_autocast_dtype(device)
+        wide = torch.promote_types(narrow, torch.float32)
         table, shift = weight.to(narrow), None if bias is None else bias.to(narrow)
         right, other = target_mass(form, smoothing, weight.size(0))
-        total, likelihood = hidden.new_zeros((), dtype=torch.float32), hidden.new_zeros((), dtype=torch.float32)
+        total, likelihood = hidden.new_zeros((), dtype=wide), hidden.new_zeros((), dtype=wide)
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
         rows = max(1, cells // weight.size(0))
         for start in range(0, len(labels), rows):
             here = slice(start, start + rows)
             h, label = hidden[here].to(narrow), labels[here, None]
-            logits = F.linear(h, table, shift).float()  # (rows, V)
+            logits = F.linear(h, table, shift).to(wide)  # (rows, V)
             logits -= logits.amax(dim=-1, keepdim=True)
             gold, on_pad, everywhere = (
                 logits.gather(1, label),

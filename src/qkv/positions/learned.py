@@ -16,6 +16,11 @@ class Learned(Position):
 
     def __init__(self, sizes: Sizes, *, length: int | None = None, offset: int = 0) -> None:
         super().__init__()
+        if (length is not None and length < 1) or offset < 0:
+            raise InputError(
+                f"learned positions with length={length} and offset={offset} have no table; "
+                "give a length of at least 1 and an offset of 0 or more"
+            )
         self.length, self.offset = length or sizes.max_length, offset
         self.weight = nn.Parameter(torch.empty(self.length + offset, sizes.d_model))
         nn.init.normal_(self.weight, std=sizes.d_model**-0.5)

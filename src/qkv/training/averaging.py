@@ -56,7 +56,8 @@ class RunningAverage(NoAverage):
             self.average = {name: value.clone() for name, value in now.items()}
         self.steps += 1
         decay = min(self.decay, self.steps / (self.steps + 9))
-        torch._foreach_lerp_(list(self.average.values()), list(now.values()), 1 - decay)
+        own = [self.average[name] for name in now]  # in the model's order: a checkpoint gives them back in another
+        torch._foreach_lerp_(own, list(now.values()), 1 - decay)
 
     def weights(self, model: nn.Module) -> Weights:
         return self.average or current(model)

@@ -22,6 +22,6 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
         return torch.bfloat16 if name == "bfloat16" else torch.float32
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    capable = torch.cpu.get_capabilities()
+    capable: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.6 cannot tell
     has_bfloat16 = device.type == "cpu" and (capable.get("avx512_bf16") or capable.get("amx_bf16"))
     return torch.bfloat16 if has_bfloat16 else torch.float32

@@ -29,6 +29,9 @@ class Display:
     @contextmanager
     def counting(self, what: str, total: int | None, unit: str = "pairs") -> Iterator[Callable[[int], None]]:
         """A bar for reading, writing or translating many lines."""
+        if not self.console.is_terminal:
+            yield lambda done: None
+            return
         columns = (TextColumn("{task.description}"), BarColumn(30), TextColumn("{task.completed:,} " + unit))
         with Progress(*columns, console=self.console, transient=True) as progress:
             task = progress.add_task(what, total=total)

@@ -56,7 +56,10 @@ class Source:
         valid = self.pairs(self.valid, valid_report) if self.valid else []
         test = self.pairs(self.test, Report()) if self.test else []
         if self.valid:
-            fail_if_unusable(valid_report, minimum=1)
+            try:
+                fail_if_unusable(valid_report, minimum=1)
+            except InputError as error:
+                raise InputError(f"the validation files: {error}") from None
         self.held_out = {source for source, _ in valid} | {source for source, _ in test}
         survey = Survey(report, valid, valid_report)
         rng, smallest = random.Random(0), Smallest(MOST_HELD_OUT)
@@ -112,6 +115,8 @@ def write(folder: Path, source: Source, survey: Survey, tokenizer: Tokenizer, c:
     count = survey.report.kept
     valid = list(survey.valid)
     threshold = survey.threshold(c.held_out)
+    if not valid and len(survey.lots) < 2:
+        raise InputError(f"all {count} pairs have the same source, so that none can be held out; give --valid files")
 
     def training() -> Iterator[tuple[str, str]]:
         for pair in source.training_pairs(Report()):
@@ -121,13 +126,10 @@ def write(folder: Path, source: Source, survey: Survey, tokenizer: Tokenizer, c:
                 yield pair
 
     written = write_shards(folder / "train", training(), tokenizer, count=count, max_length=c.max_length, progress=tick)
-    if not written.pairs:
-        raise InputError(f"all {count} pairs are longer than {c.max_length} tokens; raise --data.max-length")
-    kept = write_shards(folder / "valid", valid, tokenizer, count=len(valid), max_length=c.max_length)
-    if not kept.pairs:
-        raise InputError(
-            f"all {len(valid)} validation pairs are longer than {c.max_length} tokens; raise --data.max-length"
-        )
+    try:
+        write_shards(folder / "valid", valid, tokenizer, count=len(valid), max_length=c.max_length)
+    except InputError as error:
+        raise InputError(f"the validation pairs: {error}") from None
     opened = [Corpus.open(folder / name, tokenizer.fingerprint) for name in ("train", "valid")]
     return Prepared(opened[0], opened[1], valid, written)
 

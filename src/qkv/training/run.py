@@ -1,5 +1,6 @@
 """A whole training run, from files of pairs to a model folder: what `qkv train` and `qkv.train` do."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,19 +40,8 @@ FREE = {
     "keep",
     "threads",
 }
-SECTIONS = (
-    "source",
-    "target",
-    "train",
-    "valid",
-    "test",
-    "architecture",
-    "objective_name",
-    "data",
-    "model",
-    "objective",
-    "training",
-)
+SECTIONS = ("source", "target", "train", "valid", "test", "architecture", "objective_name",
+            "data", "model", "objective", "training")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -83,21 +73,24 @@ def train(
     written = read_toml(find(recipe)) if recipe else {}
     written.pop("files", None)  # the digests in a run's own recipe.toml are of that run, not settings
     asked = merge(written, given, settings)
-    check(asked, str(recipe) if recipe else "settings")
-    return Run(Path(out), asked, Display(quiet), restart).go()
+    where = str(recipe) if recipe else "settings"
+    check(asked, where)
+    return Run(Path(out), asked, Display(quiet), restart, where).go()
 
 
 class Run:
     """The steps of a run in their order; state is in the folder, so that any step may be the last."""
 
-    def __init__(self, out: Path, asked: Tree, display: Display, restart: bool) -> None:
-        self.out, self.asked, self.display, self.say = out, asked, display, display.say
+    def __init__(self, out: Path, asked: Tree, display: Display, restart: bool, where: str) -> None:
+        check_out(out)
+        self.out, self.asked, self.display, self.say, self.where = out, asked, display, display.say, where
         self.place = out / "training"
         self.recipe = self.place / "recipe.toml"
         if restart and self.recipe.exists():  # a folder of that name that no run made is left alone
             remove(self.place)
-        for left in [*out.glob(".*.*.part"), *self.place.glob(".*.*.part")]:
-            remove(left)  # half-written by a run that was killed
+        for pattern in (".*.json.*.part", ".*.safetensors.*.part", "training/.*.part"):
+            for left in out.glob(pattern):  # half-written by a run that was killed
+                remove(left)
 
     def go(self) -> Trained:
         settings = self.resumed() if self.recipe.exists() else self.prepared()
@@ -131,7 +124,8 @@ class Run:
         train, valid, test = (paths(self.asked.get(name, [])) for name in ("train", "valid", "test"))
         guess = languages(train)
         names = {"source": guess[0] or "", "target": guess[1] or ""}
-        partial = complete(merge(names, self.asked), "settings")
+        # Sizes follow the corpus; until it is read, the smallest stand for them, which divide all others.
+        partial = complete(merge(names, {"model": {"preset": "tiny"}}, self.asked), self.where)
         source = prepare.Source(train, valid, test, partial.source, partial.target, partial.data.doctor)
         with self.display.counting("reading", None) as tick:
             survey = source.survey(tick)
@@ -141,13 +135,13 @@ class Run:
         device = choose_device(partial.training.device)
         chosen = choose(Known(survey.report.kept, survey.characters), device, has_limit)
         tree = merge(names, chosen, self.asked)
-        settings = complete(tree, "settings")
+        settings = complete(tree, self.where)
         MODELS[settings.architecture](
             settings.model
         )  # a part that cannot be built is refused before anything is written
         tokenizer = prepare.learn_tokenizer(settings.data, survey.sample)
         tree = merge(tree, {"model": self.fitting(settings, len(tokenizer))})
-        settings = complete(tree, "settings")
+        settings = complete(tree, self.where)
         with checkpoint.explained(self.out), self.display.counting("encoding", survey.report.kept) as tick:
             tokenizer.save(self.place / "tokenizer.json")
             ready = prepare.write(self.place / "data", source, survey, tokenizer, settings.data, tick)
@@ -245,7 +239,8 @@ class Run:
         options = [(c.steps - t.now.step) * self.pace] if c.steps else []
         options += [(c.epochs - t.epoch()) * per_epoch * self.pace] if c.epochs else []
         options += [c.minutes * 60 - t.now.seconds] if c.minutes else []
-        return max(0.0, min(options)) if options else None
+        nearest = min(options, default=math.inf)
+        return max(0.0, nearest) if math.isfinite(nearest) else None
 
     def event(self, event: dict[str, Any]) -> None:
         kind = event["event"]
@@ -281,6 +276,11 @@ class Run:
                 f'try: qkv translate "..." --model {self.out}'
             )
         return Trained(self.out, stopped, t.now.step, t.epoch(), t.now.seconds / 60, self.log.best)
+
+
+def check_out(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; give --out the name of a new folder")
 
 
 def asked_model(asked: Tree) -> Tree:

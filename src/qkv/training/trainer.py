@@ -142,7 +142,7 @@ class Trainer:
         if self.now.bad >= BAD_AT_MOST:
             raise InputError(
                 f"{self.now.bad} batches gave a loss that is not a number; the last good weights are in {self.folder}; "
-                "lower --training.learning-rate or use --training.precision float32"
+                "begin anew with --restart and a lower --training.learning-rate, or --training.precision float32"
             )
         if self.now.bad_in_a_row >= BAD_IN_A_ROW:
             saved = checkpoint.newest(self.folder, self.say)

@@ -1,0 +1,91 @@
+"""The other libraries' models that benchmarks compare with: the same sizes, and for Marian the same weights."""
+
+import math
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from qkv.folder import fill
+from qkv.models import Transformer, TransformerConfig
+from qkv.positions import Places, Sinusoidal
+from qkv.text.tokenizer import BOS, EOS, PAD
+
+# Applied from top to bottom to the names of Marian's weights; the result is ours.
+NAMES = [
+    (r"^model\.", ""),
+    (r"\.layers\.", ".blocks."),
+    (r"\.self_attn_layer_norm\.", ".attention_residual.norm."),
+    (r"\.encoder_attn_layer_norm\.", ".memory_residual.norm."),
+    (r"\.final_layer_norm\.", ".feed_forward_residual.norm."),
+    (r"\.self_attn\.", ".attention."),
+    (r"\.encoder_attn\.", ".memory_attention."),
+    (r"\.q_proj\.", ".query."),
+    (r"\.k_proj\.", ".key."),
+    (r"\.v_proj\.", ".value."),
+    (r"\.out_proj\.", ".output."),
+    (r"\.fc1\.", ".feed_forward.expand."),
+    (r"\.fc2\.", ".feed_forward.contract."),
+    (r"^shared\.", "source."),
+    (r"^final_logits_bias$", "vocabulary.bias"),
+]
+NOT_COPIED = "embed_positions|embed_tokens|lm_head"  # fixed positions, and other names of the one table
+
+
+class Plain(nn.Module):
+    """The model of a tutorial: torch.nn.Transformer between an embedding and the same table as projection."""
+
+    def __init__(self, c: TransformerConfig) -> None:
+        super().__init__()
+        self.table = nn.Embedding(c.vocab_size, c.d_model, padding_idx=PAD)
+        nn.init.normal_(self.table.weight, std=c.d_model**-0.5)
+        self.position, self.dropout = Sinusoidal(c), nn.Dropout(c.dropout)
+        with warnings.catch_warnings(action="ignore"):  # that pre-norm has no fast path for inference
+            self.body = nn.Transformer(
+                c.d_model, c.n_heads, c.encoder_layers, c.decoder_layers, c.d_ff, c.dropout,
+                batch_first=True, norm_first=c.norm == "pre",
+            )  # fmt: skip
+
+    def embed(self, ids: Tensor) -> Tensor:
+        x = self.table(ids) * math.sqrt(self.table.embedding_dim)
+        placed: Tensor = self.dropout(self.position.embed(x, Places.span(0, ids.size(1), ids.device)))
+        return placed
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        ahead = torch.ones(tgt.size(1), tgt.size(1), dtype=torch.bool).triu(1)
+        hidden: Tensor = self.body(
+            self.embed(src), self.embed(tgt), tgt_mask=ahead, tgt_is_causal=True, src_key_padding_mask=src == PAD,
+            memory_key_padding_mask=src == PAD, tgt_key_padding_mask=tgt == PAD,
+        )  # fmt: skip
+        return hidden @ self.table.weight.T
+
+
+def marian(c: TransformerConfig) -> Any:
+    """Hugging Face's MarianMTModel with the sizes of one of ours."""
+    from transformers import MarianConfig, MarianMTModel
+
+    config = MarianConfig(
+        vocab_size=c.vocab_size, d_model=c.d_model, encoder_layers=c.encoder_layers, decoder_layers=c.decoder_layers,
+        encoder_attention_heads=c.n_heads, decoder_attention_heads=c.n_heads, encoder_ffn_dim=c.d_ff,
+        decoder_ffn_dim=c.d_ff, activation_function="relu", scale_embedding=True, dropout=c.dropout,
+        attention_dropout=0.0, max_position_embeddings=c.max_length, pad_token_id=PAD, bos_token_id=BOS,
+        decoder_start_token_id=BOS, eos_token_id=EOS, forced_eos_token_id=None,
+    )  # fmt: skip
+    return MarianMTModel(config)
+
+
+def copied(theirs: Any, c: TransformerConfig) -> Transformer:
+    """Our model with Marian's weights; `c` must have Marian's settings: halves, biases, everything tied."""
+    tensors = {}
+    for name, tensor in theirs.state_dict().items():
+        if not re.search(NOT_COPIED, name):
+            for pattern, ours in NAMES:
+                name = re.sub(pattern, ours, name)
+            tensors[name] = tensor.detach().clone()
+    tensors["vocabulary.bias"] = tensors["vocabulary.bias"][0]  # theirs is (1, V)
+    model = Transformer(c)
+    fill(model, tensors, Path("marian"))
+    return model

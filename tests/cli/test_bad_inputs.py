@@ -1,0 +1,229 @@
+"""Every mistake that a person can make ends in one sentence and a non-zero exit; docs/errors.md lists them all.
+
+Files and folders of the table's names are laid out afresh for each row; `good` is a model that `qkv train` wrote.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from qkv.text.tokenizer import Tokenizer
+
+
+class Mistake(NamedTuple):
+    """A command line, and a pattern of the one sentence that it must print."""
+
+    name: str
+    command: str
+    sentence: str
+    stdin: bytes = b""
+
+
+PAIRS = "".join(f"{i} {i + 1}\tword{i} word{i + 1}\n" for i in range(30))
+UNITS = "".join(
+    f'<tu><tuv xml:lang="en"><seg>{i} cats</seg></tuv><tuv xml:lang="de"><seg>{i} Katzen</seg></tuv></tu>\n'
+    for i in range(30)
+)
+TMX = f'<tmx version="1.4"><header srclang="en"/><body>\n{UNITS}</body></tmx>\n'
+LAUGHS = "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 10))
+BOMB = f'<!DOCTYPE tmx [<!ENTITY a0 "lol">{LAUGHS}]>\n<tmx><body><tu>&a9;</tu></body></tmx>\n'
+
+ABSENT = next(name for name in ("cuda", "mps") if not getattr(torch, name).is_available())  # a device of elsewhere
+
+FILES: dict[str, str | bytes] = {
+    "pairs.tsv": PAIRS,
+    "empty.tsv": "",
+    "one.tsv": "good day\tguten Tag\n",
+    "copies.tsv": "".join(f"line {i}\tline {i}\n" for i in range(30)),
+    "binary.tsv": bytes(range(256)),
+    "latin1.tsv": PAIRS.encode() + "Käse\tcheese\n".encode("latin-1"),
+    "latin1.txt": "Käse\n".encode("latin-1"),
+    "cells.tsv": PAIRS + "only one cell\n",
+    "lines.en": "one\ntwo\nthree\n",
+    "lines.de": "eins\nzwei\n",
+    "pairs.tmx": TMX,
+    "broken.tmx": TMX.replace("</body>", ""),
+    "bomb.tmx": BOMB,
+    "cut.tsv.gz": b"\x1f\x8b\x08\x00",
+    "key.toml": 'train = ["pairs.tsv"]\n[model]\nd_modle = 64\n',
+    "type.toml": 'train = ["pairs.tsv"]\n[model]\nd_model = "wide"\n',
+    "section.toml": 'train = ["pairs.tsv"]\nmodel = 3\n',
+    "syntax.toml": "train = [\n",
+    "file.toml": 'train = ["missing.tsv"]\n',
+    "a-file": "in the way\n",
+}
+
+MISTAKES = [
+    Mistake("no file at all", "train", "no file was given; for example"),
+    Mistake("a missing file", "train missing.tsv", "there is no file 'missing.tsv'; check the path"),
+    Mistake("a folder where a file belongs", "train folder", "'folder' is a folder, not a file"),
+    Mistake("a binary file", "train binary.tsv", r"binary.tsv line 1, byte 1 \(0x00\) is a NUL byte"),
+    Mistake("a file that is not UTF-8", "train latin1.tsv", r"latin1.tsv line 31, byte 2 \(0xe4\) is not UTF-8"),
+    Mistake("a gzip file cut short", "train cut.tsv.gz", "cut.tsv.gz is cut short"),
+    Mistake("a line without two cells", "train cells.tsv", "cells.tsv line 31 has 1 cell where 2 were expected"),
+    Mistake("one plain file alone", "train lines.en", "1 plain file given"),
+    Mistake("two files of different length", "train lines.en lines.de", "lines.en has 3 lines and lines.de has 2 "),
+    Mistake("an empty corpus", "train empty.tsv", "0 usable pairs of 0 read; at least 10 are needed"),
+    Mistake("one pair", "train one.tsv", "1 usable pair of 1 read; at least 10 are needed"),
+    Mistake("targets that copy their sources", "train copies.tsv", "30 pairs had a target that is a copy"),
+    Mistake("an empty validation file", "train pairs.tsv --valid empty.tsv", "the validation files: 0 usable pairs"),
+    Mistake("a broken TMX", "train broken.tmx --from en --to de", "broken.tmx line 32 is not sound XML"),
+    Mistake("an entity bomb in a TMX", "train bomb.tmx --from en --to de", "bomb.tmx.* uses XML entities .*refused"),
+    Mistake("a language that a TMX lacks", "train pairs.tmx --from en --to fr", "its languages are: en, de"),
+    Mistake("an unknown key in a recipe", "train --recipe key.toml", "key.toml: .*did you mean 'd_model'"),
+    Mistake("a wrong type in a recipe", "train --recipe type.toml", "type.toml: model.d_model: .*integer .*'wide'"),
+    Mistake("a section that is no table", "train --recipe section.toml", "model is 3; it must be a table of settings"),
+    Mistake("a recipe that is not TOML", "train --recipe syntax.toml", "syntax.toml is not valid TOML"),
+    Mistake("a recipe that is not there", "train --recipe multi30k-en-ed", "no recipe 'multi30k-en-ed'.*(mean|known)"),
+    Mistake("a recipe that names a missing file", "train --recipe file.toml", "there is no file 'missing.tsv'"),
+    Mistake("an unknown flag", "train pairs.tsv --model.d-modle 64", "Did you mean --model.d-model?"),
+    Mistake("an unknown command", "trian pairs.tsv", 'Did you mean "train"?'),
+    Mistake("a flag of the wrong type", "train pairs.tsv --steps many", "--steps: unable to convert \"many\" into int"),
+    Mistake("a choice that is none", "train pairs.tsv --model.norm per", "Did you mean \"pre\"?"),
+    Mistake("--model where --out is meant", "train pairs.tsv --model mine", "--model is a section .* give --out"),
+    Mistake("an unknown preset", "train pairs.tsv --model.preset bas", "unknown preset 'bas'; did you mean 'base'"),
+    Mistake("an unknown position", "train pairs.tsv --model.position sinusodal", "did you mean 'sinusoidal'"),
+    Mistake("an unknown option", "train pairs.tsv --model.position learned(lenght=9)", "did you mean 'length'"),
+    Mistake("a position that is no name", "train pairs.tsv --model.position 1+1", r"'1\+1' does not name a part"),
+    Mistake("an unknown attention", "train pairs.tsv --model.attention scaled_dots", "did you mean 'scaled_dot'"),
+    Mistake("an unknown schedule", "train pairs.tsv --training.schedule cosin", "did you mean 'cosine'"),
+    Mistake("an unknown tokenizer", "train pairs.tsv --data.tokenizer bep", "unknown tokenizer 'bep'; give bpe or uni"),
+    Mistake("heads that do not divide the width", "train pairs.tsv --model.n-heads 7", "not divisible by n_heads=7"),
+    Mistake("a limit below zero", "train pairs.tsv --steps -1", "steps cannot be negative, but it is -1"),
+    Mistake("a limit that is no number", "train pairs.tsv --minutes nan", "minutes cannot be negative, but it is nan"),
+    Mistake("too small a vocabulary", "train pairs.tsv --data.vocab-size 5", "vocab_size=5 is too small.* 262 or more"),
+    Mistake("--out is a file", "train pairs.tsv --out a-file", "a-file is a file; give --out the name of"),
+    Mistake("no such device to train on", f"train pairs.tsv --device {ABSENT}", f"there is no device '{ABSENT}'"),
+    Mistake("no model folder", "translate 7 --model nowhere", "no model folder at nowhere; give the folder that"),
+    Mistake("a file as model folder", "translate 7 --model a-file", "no model folder at a-file"),
+    Mistake("an empty model folder", "translate 7 --model folder", "folder has no config.json"),
+    Mistake("config.json is missing", "translate 7 --model without-config", "without-config has no config.json"),
+    Mistake("tokenizer.json is missing", "translate 7 --model without-tokenizer", "tokenizer.json: No such file"),
+    Mistake("model.safetensors is missing", "translate 7 --model without-weights", "safetensors is missing; copy"),
+    Mistake("config.json is cut off", "translate 7 --model cut-config", "config.json is damaged or not from qkv; copy"),
+    Mistake("config.json asks for another size", "translate 7 --model other-size", "config.json expects"),
+    Mistake("config.json has an unknown key", "translate 7 --model other-key", "'d_modle'; did you mean 'd_model'"),
+    Mistake("config.json is of a later qkv", "translate 7 --model later", "written by a later qkv .*; update qkv"),
+    Mistake("model.safetensors is cut off", "translate 7 --model cut-weights", "safetensors is damaged .*; copy"),
+    Mistake("model.safetensors is noise", "translate 7 --model random-weights", "safetensors is damaged .*; copy"),
+    Mistake("model.safetensors lacks a tensor", "translate 7 --model fewer-weights", "model.safetensors lacks "),
+    Mistake("tokenizer.json is cut off", "translate 7 --model cut-tokenizer", "tokenizer.json is damaged: .*; copy"),
+    Mistake("tokenizer.json of another model", "translate 7 --model other-tokenizer", "is not the one this model was"),
+    Mistake("a vocabulary that does not fit", "translate 7 --model other-vocabulary", "310 entries but .* 309"),
+    Mistake("standard input is not UTF-8", "translate --model good", r"line 2, byte 3 \(0xff\)", b"7\n7 \xff\n"),
+    Mistake("a text file is not UTF-8", "translate latin1.txt --model good", "latin1.txt line 1, byte 2 .0xe4. is not"),
+    Mistake("more translations than beams", "translate 7 --model good --n-best 9", "a beam of at least 9, not 5"),
+    Mistake("no beam", "translate 7 --model good --beam 0", "beam=0 .* must be at least 1"),
+    Mistake("no temperature", "translate 7 --model good --sample --temperature 0", "give a temperature above 0"),
+    Mistake("a nucleus above 1", "translate 7 --model good --sample --top-p 2", "top_p above 0 and up to 1"),
+    Mistake("a seed without end", f"translate 7 --model good --seed {'9' * 30}", "seed must be a number from 0 to"),
+    Mistake("a length penalty that is no number", "translate 7 --model good --alpha nan", "alpha must be a number"),
+    Mistake("no such device", f"translate 7 --model good --device {ABSENT}", f"no device '{ABSENT}' .*use cpu"),
+    Mistake("an unknown kind of device", "translate 7 --model good --device gpu", "no device 'gpu' on this machine"),
+    Mistake("--output is a folder", "translate 7 --model good -o folder", "since folder is a folder; give --output"),
+    Mistake("--output below a file", "translate 7 --model good -o a-file/x", "since a-file is a file; give --output"),
+    Mistake("score without files", "score --model good", "no file was given; give one file of pairs"),
+    Mistake("score of unequal files", "score --model good lines.en lines.de", "lines.en has 3 lines"),
+    Mistake("score of an empty file", "score --model good empty.tsv", "there is nothing to score"),
+    Mistake("average of nothing", "average --out mean", "nothing to average; name several model folders"),
+    Mistake("average without --out", "average good", "--out requires an argument"),
+    Mistake("average into a file", "average good --out a-file", "a-file is a file; give --out the name of"),
+    Mistake("average of a missing run", "average nowhere --out mean", "nowhere has no checkpoints to average"),
+    Mistake("average of a missing folder", "average good nowhere --out mean", "no model folder at nowhere"),
+    Mistake("average of unlike models", "average good other-words --out mean", "other-words has another vocabul"),
+    Mistake("average of no checkpoints", "average good --last 0 --out mean", "--last is 0, .* give 1 or more"),
+    Mistake("list of an unknown kind", "list postions", 'Did you mean "positions"?'),
+    Mistake("info of no model", "info nowhere", "no model folder at nowhere"),
+    Mistake("check without files", "check", "no file was given; give one file of pairs"),
+    Mistake("a word that cannot be said", "demo --say 2001", "'2001' cannot be said; give words of the letters a to z"),
+    Mistake("a demo into a file", "demo --out a-file", "a-file is a file; give --out the name of"),
+]  # fmt: skip
+
+
+def lay_out(place: Path, good: Path, names: str) -> None:
+    """Write the files, and those of the spoilt models whose names stand in the command."""
+    for name, content in FILES.items():
+        (place / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    (place / "folder").mkdir()
+    (place / "good").symlink_to(good)
+    for name, spoil in SPOILT.items():
+        if name in names.split():
+            shutil.copytree(good, place / name, ignore=shutil.ignore_patterns("training"))
+            spoil(place / name)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def set_config(folder: Path, model: dict[str, object], **others: object) -> None:
+    path = folder / "config.json"
+    tree = json.loads(path.read_text())
+    path.write_text(json.dumps({**tree, **others, "transformer": {**tree["transformer"], **model}}))
+
+
+def drop_tensor(path: Path) -> None:
+    tensors = load_file(path)
+    tensors.pop(sorted(tensors)[0])
+    save_file(tensors, path)
+
+
+def change_tokenizer(folder: Path) -> Tokenizer:
+    """A sound tokenizer of the same size that was learned from other text."""
+    texts = [f"{a}{b}{c}" for a in "bcdfgh" for b in "aeiou" for c in "klmnp"]
+    tokenizer = Tokenizer.train(texts, vocab_size=310)
+    assert len(tokenizer) == 310
+    tokenizer.save(folder / "tokenizer.json")
+    return tokenizer
+
+
+def change_words(folder: Path) -> None:
+    """A sound folder, of the same sizes, whose tokens mean other things."""
+    set_config(folder, {}, tokenizer=change_tokenizer(folder).fingerprint)
+
+
+SPOILT: dict[str, Callable[[Path], object]] = {
+    "without-config": lambda folder: (folder / "config.json").unlink(),
+    "without-tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
+    "without-weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "cut-config": lambda folder: cut(folder / "config.json"),
+    "cut-weights": lambda folder: cut(folder / "model.safetensors"),
+    "cut-tokenizer": lambda folder: cut(folder / "tokenizer.json"),
+    "random-weights": lambda folder: (folder / "model.safetensors").write_bytes(bytes(range(256)) * 20),
+    "fewer-weights": lambda folder: drop_tensor(folder / "model.safetensors"),
+    "other-size": lambda folder: set_config(folder, {"d_ff": 65}),
+    "other-key": lambda folder: set_config(folder, {"d_modle": 32}),
+    "other-vocabulary": lambda folder: set_config(folder, {"vocab_size": 309}),
+    "other-tokenizer": change_tokenizer,
+    "other-words": change_words,
+    "later": lambda folder: set_config(folder, {}, qkv_version=99),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_a_mistake_ends_in_one_sentence(
+    mistake: Mistake, qkv: Callable[..., Any], model: Path, tmp_path: Path, errors_page: dict[str, tuple[str, str]]
+) -> None:
+    lay_out(tmp_path, model, mistake.command)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    result = qkv(*mistake.command.split(), stdin=mistake.stdin)
+    assert result.code in (1, 2)
+    assert "Traceback" not in result.err
+    *_, sentence = result.err.splitlines()
+    assert [line for line in result.err.splitlines() if line.startswith("qkv: ")] == [sentence]
+    assert re.search(mistake.sentence, sentence), sentence
+    assert sorted(path.name for path in tmp_path.iterdir()) == before, "something was left behind"
+    errors_page[mistake.name] = (f"qkv {mistake.command}", sentence.removeprefix("qkv: "))
+
+
+def test_the_page_of_errors_lists_every_mistake(errors_in_docs: dict[str, str]) -> None:
+    for mistake in MISTAKES:
+        assert mistake.name in errors_in_docs, "write docs/errors.md anew: QKV_WRITE_DOCS=1 pytest tests/cli"
+        assert re.search(mistake.sentence, errors_in_docs[mistake.name]), mistake.name

@@ -1,0 +1,144 @@
+"""The other commands: score, list, info, average, check; and the help of all."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import qkv as package
+from qkv import cli
+from qkv.attention import ATTENTIONS
+from qkv.evaluation import score
+from qkv.models import MODELS
+from qkv.objectives import OBJECTIVES
+from qkv.positions import POSITIONS
+from qkv.training import SCHEDULES
+
+Run = Callable[..., Any]
+Pairs = list[tuple[str, str]]
+COMMANDS = ["train", "translate", "score", "list", "info", "average", "check", "demo"]
+RECIPES = [path.stem for path in (Path(__file__).parents[2] / "recipes").glob("*.toml")]
+
+
+@pytest.fixture
+def test_files(tmp_path: Path, pairs: Pairs) -> list[str]:
+    """Some pairs as test.num and test.en; capitals make a difference that --lowercase takes away."""
+    some = [(source, target.capitalize()) for source, target in pairs[:40]]
+    for side, name in enumerate(("test.num", "test.en")):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in some), encoding="utf-8")
+    return ["test.num", "test.en"]
+
+
+@pytest.mark.parametrize("flags", [{}, {"lowercase": True}, {"as_paper": True}, {"confidence": True}])
+def test_score_equals_the_scores_of_the_same_lines(
+    flags: dict[str, bool], qkv: Run, model: Path, tmp_path: Path, test_files: list[str]
+) -> None:
+    given = [f"--{name.replace('_', '-')}" for name in flags]
+    sources, references = ((tmp_path / name).read_text(encoding="utf-8").splitlines() for name in test_files)
+    texts = [line.text for line in package.load(model).translate(sources, beam=2)]
+    expected = score(texts, references, target_language="en", **flags)
+    found = json.loads(qkv("score", *test_files, "--model", model, "--beam", "2", "--json", *given).out)
+    assert found["bleu"] == pytest.approx(expected.bleu)
+    assert found["chrf"] == pytest.approx(expected.chrf)
+    assert (found["bleu_signature"], found["sentences"]) == (expected.bleu_signature, 40)
+    lines = qkv("score", *test_files, "--model", model, "--beam", "2", *given).lines
+    assert lines[0].startswith(f"BLEU {expected.bleu:.2f}")
+    assert lines[0].endswith(expected.bleu_signature)
+    assert lines[1] == f"chrF {expected.chrf:.2f}   {expected.chrf_signature}"
+    assert ("95 % between" in lines[0]) == ("confidence" in flags)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("positions", POSITIONS),
+        ("attention", ATTENTIONS),
+        ("models", MODELS),
+        ("objectives", OBJECTIVES),
+        ("schedules", SCHEDULES),
+        ("recipes", RECIPES),
+    ],
+)
+def test_list_prints_every_name_of_a_table(kind: str, names: list[str], qkv: Run) -> None:
+    result = qkv("list", kind)
+    assert result.code == 0
+    entries = [line.split(maxsplit=1) for line in result.lines if line.strip() and not line.startswith(" ")]
+    assert {name for name, _ in entries} == set(names), "each with a word about it"
+
+
+def test_info(qkv: Run, model: Path) -> None:
+    facts = json.loads(qkv("info", model, "--json").out)
+    parameters = sum(tensor.numel() for tensor in load_file(model / "model.safetensors").values())
+    assert facts["parameters"] == parameters
+    assert (facts["source"], facts["target"], facts["model"]) == ("num", "en", "transformer")
+    assert (facts["d_model"], facts["vocab_size"], facts["checkpoints"]) == (32, 310, 3)
+    table = dict(line.split(maxsplit=1) for line in qkv("info", model).lines)
+    assert table.keys() == facts.keys()
+    assert table["parameters"].strip() == f"{parameters:,}"
+
+
+@pytest.mark.parametrize("form", ["the last of a run", "folders"])
+def test_average_is_the_mean(form: str, qkv: Run, model: Path, tmp_path: Path) -> None:
+    checkpoints = sorted((model / "training" / "checkpoints").iterdir())[-2:]
+    given = [model, "--last", "2"] if form == "the last of a run" else checkpoints
+    result = qkv("average", *given, "--out", "mean")
+    assert result.code == 0
+    assert result.out.startswith("mean: the mean of 2 sets of weights (step-00000180, step-00000240)")
+    first, second, mean = (load_file(path / "model.safetensors") for path in (*checkpoints, tmp_path / "mean"))
+    assert mean.keys() == first.keys()
+    for name, weight in mean.items():
+        torch.testing.assert_close(weight, (first[name].double() + second[name].double()).div(2).float())
+    assert any(not torch.equal(mean[name], second[name]) for name in mean)
+    assert qkv("translate", "7", "--model", "mean").out.strip()
+
+
+def test_check_tells_what_training_would_drop(qkv: Run, tmp_path: Path) -> None:
+    good = [f"sentence {i}\tSatz {i}" for i in range(20)]
+    bad = ["\tno source", "the same\tthe same", "short\t" + "very long " * 20, good[3]]
+    (tmp_path / "pairs.tsv").write_text("\n".join(good + bad), encoding="utf-8")
+    lines = qkv("check", "pairs.tsv").lines
+    assert lines[0] == "24 pairs read, 20 good"
+    assert sorted(lines[1:]) == [
+        "1 pair had a target that is a copy of the source: dropped (first: pairs.tsv line 22)",
+        "1 pair had an empty side: dropped (first: pairs.tsv line 21)",
+        "1 pair had one side more than 9 times as long as the other: dropped (first: pairs.tsv line 23)",
+        "1 pair repeated another pair exactly: dropped",
+    ]
+
+
+def test_help_and_version(qkv: Run) -> None:
+    for flags in (["--help"], ["-h"], []):
+        result = qkv(*flags)
+        assert result.code == 0
+        assert all(f" {command} " in result.out for command in COMMANDS)
+        assert "\n  qkv train pairs.tmx --from en --to de" in result.out
+    assert qkv("--version").out == f"{package.__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_has_examples_that_can_be_typed(command: str, qkv: Run) -> None:
+    result = qkv(command, "--help")
+    assert result.code == 0
+    about = result.out.partition("For example:\n")[2].partition("\n\n")[0]
+    examples = [line.rpartition("| ")[2].split() and line.rpartition("| ")[2] for line in about.splitlines()]
+    assert examples
+    for example in examples:
+        name, *arguments = shlex.split(example)
+        assert (name, arguments[0]) == ("qkv", command)
+        called, _, _ = cli.app.parse_args(arguments, exit_on_error=False, print_error=False)
+        assert called.__name__.rstrip("_") == command
+
+
+def test_all_commands_are_tested_here() -> None:
+    assert {name for name in cli.app if not name.startswith("-")} == set(COMMANDS)
+
+
+def test_python_dash_m(shell: Run) -> None:
+    assert shell("--version").out == f"{package.__version__}\n"
+    assert sys.executable

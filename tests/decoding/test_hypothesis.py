@@ -1,0 +1,89 @@
+"""The length penalty, what may not follow, and loops."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qkv.decoding import length_penalty
+from qkv.decoding.hypothesis import loops, next_log_probabilities
+from qkv.text.tokenizer import BOS, EOS, PAD, UNK
+
+
+def test_the_length_penalty_is_the_papers() -> None:
+    """Wu et al. 2016, Eq. 14: (5 + |Y|)^alpha / (5 + 1)^alpha."""
+    assert length_penalty(1, 0.6) == 1
+    assert length_penalty(7, 1.0) == 2
+    assert length_penalty(19, 0.5) == 2
+    assert length_penalty(100, 0.0) == 1
+    assert length_penalty(25, 0.6) == pytest.approx(30**0.6 / 6**0.6)
+
+
+def following(tokens: list[list[int]], no_repeat: int = 0, must_end: list[bool] | None = None) -> torch.Tensor:
+    """Words that may follow each row, for a vocabulary of 9 of equal logits."""
+    ends = torch.tensor(must_end or [False] * len(tokens))
+    return next_log_probabilities(torch.zeros(len(tokens), 9), torch.tensor(tokens), ends, no_repeat)
+
+
+def test_padding_begin_and_unknown_have_no_probability() -> None:
+    log_p = following([[BOS]])
+    assert log_p.exp().sum().item() == pytest.approx(1)
+    assert (log_p[0, [PAD, BOS, UNK]] == -torch.inf).all()
+    assert log_p[0, EOS].exp().item() == pytest.approx(1 / 6)
+
+
+def test_at_its_limit_a_row_may_only_end_at_its_own_price() -> None:
+    log_p = following([[BOS, 5], [BOS, 5]], must_end=[True, False])
+    assert (log_p > -torch.inf).sum(1).tolist() == [1, 6]
+    assert log_p[0, EOS].item() == log_p[1, EOS].item()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "n", "banned"),
+    [
+        ([BOS, 5, 6, 5], 2, {6}),
+        ([BOS, 5, 6, 5], 1, {5, 6}),
+        ([BOS, 5, 6, 7, 5, 6], 3, {7}),
+        ([BOS, 5, 6, 7, 5, 6], 4, set()),
+        ([BOS, 5, 5], 2, {5}),
+        ([BOS, 5], 5, set()),
+        ([BOS, 5, 6, 5, 7, 5], 2, {6, 7}),
+    ],
+)
+def test_what_would_complete_a_run_again_may_not_follow(tokens: list[int], n: int, banned: set[int]) -> None:
+    allowed = {word for word in range(9) if following([tokens], n)[0, word] > -torch.inf}
+    assert allowed == {EOS, 4, 5, 6, 7, 8} - banned
+
+
+def test_the_end_may_always_follow() -> None:
+    assert following([[BOS, 4, 5, 6, 7, 8]], 1)[0].isfinite().nonzero().flatten().tolist() == [EOS]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ([], False),
+        ([5], False),
+        ([5, 5, 5], False),
+        ([5, 5, 5, 5], True),
+        ([1, 2, 3, 5, 5, 5, 5, 9], True),
+        ([5, 6] * 3, False),
+        ([5, 6] * 4, True),
+        ([5, 6] * 3 + [5, 7], False),
+        (list(range(8)) * 4, True),
+        (list(range(8)) * 3 + list(range(7)), False),
+        (list(range(9)) * 4, False),  # longer than any run that is looked for
+        (list(range(40)), False),
+    ],
+)
+def test_loops_by_hand(tokens: list[int], expected: bool) -> None:
+    assert loops(tokens) is expected
+
+
+@given(st.lists(st.integers(0, 2), max_size=40), st.integers(2, 4), st.integers(1, 4))
+def test_loops_by_definition(tokens: list[int], times: int, longest: int) -> None:
+    def somewhere(n: int) -> bool:
+        starts = range(len(tokens) - n * times + 1)
+        return any(tokens[i : i + n] * times == tokens[i : i + n * times] for i in starts)
+
+    assert loops(tokens, times, longest) == any(somewhere(n) for n in range(1, longest + 1))

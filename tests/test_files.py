@@ -1,0 +1,114 @@
+"""Files are replaced whole or not at all, and nothing half-written stays behind."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qkv.files import exchange, remove, replacing, write_json, write_text, write_with
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_written_with_the_folders_it_needs(tmp_path: Path) -> None:
+    write_text(tmp_path / "a" / "b" / "c.txt", "Grüße 你好\n")
+    assert (tmp_path / "a" / "b" / "c.txt").read_bytes() == "Grüße 你好\n".encode()
+    assert names(tmp_path / "a" / "b") == ["c.txt"]
+
+
+def test_json_reads_back_and_can_be_read_by_a_person(tmp_path: Path) -> None:
+    data = {"Straße": [1, 2.5, None, True], "nested": {"x": "y"}}
+    write_json(tmp_path / "data.json", data)
+    text = (tmp_path / "data.json").read_text(encoding="utf-8")
+    assert json.loads(text) == data
+    assert "Straße" in text
+    assert text.endswith("}\n")
+
+
+def test_a_library_that_wants_a_path_gets_one(tmp_path: Path) -> None:
+    write_with(tmp_path / "x.bin", lambda path: path.write_bytes(b"\x00\xff"))
+    assert (tmp_path / "x.bin").read_bytes() == b"\x00\xff"
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_failure_leaves_the_old_one_and_nothing_else(tmp_path: Path, error: BaseException, kind: str) -> None:
+    old = tmp_path / "thing"
+    if kind == "folder":
+        old.mkdir()
+        (old / "inside").write_text("old")
+    else:
+        old.write_text("old")
+
+    def fail() -> None:
+        with replacing(old) as temporary:
+            if kind == "folder":
+                temporary.mkdir()
+                (temporary / "inside").write_text("ne")
+            else:
+                temporary.write_text("ne")
+            raise error
+
+    with pytest.raises(type(error)):
+        fail()
+    assert names(tmp_path) == ["thing"]
+    assert (old / "inside" if kind == "folder" else old).read_text() == "old"
+
+
+def test_until_the_end_the_old_one_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_text(path, "old")
+    with replacing(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+def test_a_folder_takes_the_place_of_a_folder_and_keeps_nothing_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    for name in ("first", "second"):
+        with replacing(path) as temporary:
+            (temporary / "deep").mkdir(parents=True)
+            (temporary / "deep" / name).write_text(name)
+    assert names(path / "deep") == ["second"]
+    assert names(tmp_path) == ["folder"]
+
+
+def test_if_the_new_folder_cannot_come_the_old_one_returns(tmp_path: Path) -> None:
+    old = tmp_path / "folder"
+    old.mkdir()
+    (old / "inside").write_text("old")
+    with pytest.raises(FileNotFoundError):
+        exchange(old, tmp_path / "there is no such folder")
+    assert (old / "inside").read_text() == "old"
+    assert names(tmp_path) == ["folder"]
+
+
+def test_what_a_killed_process_left_under_this_name_does_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    with replacing(path) as temporary:
+        left = temporary
+        temporary.mkdir()
+    left.mkdir()
+    (left / "rest").write_text("half")
+    with replacing(path) as temporary:
+        assert temporary == left
+        assert not temporary.exists()
+        temporary.mkdir()
+    assert names(path) == []
+
+
+def test_remove_takes_files_folders_links_and_nothing(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("x")
+    (tmp_path / "link").symlink_to(kept, target_is_directory=True)
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("x")
+    for name in ("link", "file", "full", "never was"):
+        remove(tmp_path / name)
+    assert names(tmp_path) == ["kept"]
+    assert (kept / "file").read_text() == "x"  # a link is removed, not what it points to
