@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import json
 import re
 import textwrap
 from collections.abc import Mapping
@@ -14,12 +15,13 @@ import pytest
 import torch
 
 from qkv.attention import ATTENTIONS
-from qkv.models import MODELS, PRESETS
-from qkv.objectives import OBJECTIVES
+from qkv.models import MODELS, PRESETS, TransformerConfig
+from qkv.objectives import OBJECTIVES, Translation
 from qkv.positions import POSITIONS
 from qkv.text import READERS
+from qkv.text.doctor import Rules
 from qkv.text.tokenizer import TOKENIZERS
-from qkv.training import SCHEDULES, Settings
+from qkv.training import SCHEDULES, DataConfig, Settings, TrainingConfig
 from qkv.training.averaging import AVERAGES
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -150,16 +152,21 @@ def test_every_part_is_on_its_page_with_its_options(room: str, table: Mapping[st
 
 
 def test_every_setting_is_on_the_page_of_settings() -> None:
+    """With its default, as TOML spells it, and with the sentence that --help shows."""
+    lines = PAGES["config.md"].split("\n")
     for section in dataclasses.fields(Settings):
         assert f"`{section.name}`" in PAGES["config.md"], section.name
-        if dataclasses.is_dataclass(section.type):
-            for setting in dataclasses.fields(section.type):
-                assert f"`{setting.name}`" in PAGES["config.md"], f"{section.name}.{setting.name}"
+    for config in (DataConfig, Rules, TransformerConfig, Translation, TrainingConfig):
+        for setting in dataclasses.fields(config):
+            if setting.name != "doctor":  # a table of its own
+                default = json.dumps(setting.default).strip('"')
+                assert f"| `{setting.name}` | {default} | {setting.metadata['about']} |" in lines
 
 
 def anchors(text: str) -> set[str]:
     """The anchors that a page's headings have on GitHub."""
-    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)  # a comment in code is no heading
+    headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 

@@ -49,7 +49,7 @@ app = App(name="qkv", version=qkv.__version__, help=ABOUT, help_format="plaintex
 out = Console(highlight=False, soft_wrap=True)
 MULTIPLE = Parameter(consume_multiple=True, negative=())
 PLAIN = Parameter(negative=())
-SECTIONS = ("model", "data", "objective", "training")
+SECTIONS = ("--model", "--data", "--objective", "--training")
 CHUNK = 256  # lines translated at a time, so that long files show progress and need little memory
 
 
@@ -197,7 +197,6 @@ def translate(
     device
         cpu, cuda or mps.
     """
-    check_output(output)
     translator = Translator.load(model, device)
     how: dict[str, Any] = {"beam": beam, "n_best": n_best, "alpha": alpha, "seed": seed}
     how |= {"sampling": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -217,17 +216,11 @@ def translate(
 
 def writing(path: Path) -> AbstractContextManager[Path]:
     """The whole file or none; but a device or a pipe is written as it is, and never replaced by a file."""
-    return nullcontext(path) if path.exists() and not path.is_file() else replacing(path)
-
-
-def check_output(path: Path | None) -> None:
-    """Refuse a place that cannot be written before anything is translated."""
-    if path is None:
-        return
     above = next((folder for folder in path.parents if folder.exists()), Path())
     if path.is_dir() or not above.is_dir():
         taken, kind = (path, "folder") if path.is_dir() else (above.name, "file")
         raise InputError(f"cannot write {path}, since {taken} is a {kind}; give --output the name of a new file")
+    return nullcontext(path) if path.exists() and not path.is_file() else replacing(path)
 
 
 def input_lines(text: tuple[str, ...]) -> Iterator[str]:
@@ -518,7 +511,7 @@ def check_sections(arguments: list[str]) -> None:
     """`train --model x` would be read as the first setting of that section."""
     for argument in arguments[1:] if arguments[:1] == ["train"] else []:
         name = argument.partition("=")[0]
-        if name.removeprefix("--") in SECTIONS and name.startswith("--"):
+        if name in SECTIONS:
             raise InputError(
                 f"{name} is a section of settings; name one of them, for example --model.d-model 256, "
                 "or give --out to name the model folder"

@@ -89,7 +89,7 @@ def shell(tmp_path: Path, environment: dict[str, str]) -> Run:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         command = [sys.executable, "-m", "qkv", *map(str, arguments)]
         done = subprocess.run(
-            command, input=given, capture_output=True, cwd=tmp_path, env=environment, timeout=100, preexec_fn=limit
+            command, input=given, capture_output=True, cwd=tmp_path, env=environment, timeout=600, preexec_fn=limit
         )
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -133,7 +133,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, pairs: Pairs, environment:
     tsv.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
     command = ["train", str(tsv), "--out", str(place / "model"), *SMALL]
     command += ["--steps", "240", "--training.validate-every", "60"]
-    done = subprocess.run([sys.executable, "-m", "qkv", *command], capture_output=True, env=environment, timeout=100)
+    done = subprocess.run([sys.executable, "-m", "qkv", *command], capture_output=True, env=environment, timeout=600)
     result = Result(done.returncode, done.stdout.decode(), done.stderr.decode())
     assert result.code == 0, result.err
     return Trained(place / "model", command, result)

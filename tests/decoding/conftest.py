@@ -1,4 +1,4 @@
-"""Small models to search with, and sentences for them. One thread suffices for tensors of this size."""
+"""Small models to search with, and sentences for them."""
 
 from collections.abc import Callable
 
@@ -9,8 +9,6 @@ from torch import Tensor
 from qkv.models import Transformer, TransformerConfig
 from qkv.objectives import Translation
 from qkv.text.tokenizer import BOS, EOS
-
-torch.set_num_threads(1)
 
 WORDS = 20  # the vocabulary of the trained model, special tokens included
 

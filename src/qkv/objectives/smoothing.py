@@ -42,50 +42,30 @@ class _Chunked(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
-        smoothing: float, form: Form, pad: int, cells: int,
+        smoothing: float, form: Form, pad: int, cells: int, learning: bool,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         device, narrow = hidden.device.type, weight.dtype
         if torch.is_autocast_enabled(device):
             narrow = torch.get_autocast_dtype(device)
         wide = torch.promote_types(narrow, torch.float32)
         table, shift = weight.to(narrow), None if bias is None else bias.to(narrow)
-        right, other = target_mass(form, smoothing, weight.size(0))
         total, likelihood = hidden.new_zeros((), dtype=wide), hidden.new_zeros((), dtype=wide)
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
         rows = max(1, cells // weight.size(0))
         for start in range(0, len(labels), rows):
             here = slice(start, start + rows)
-            h, label = hidden[here].to(narrow), labels[here, None]
+            h = hidden[here].to(narrow)
             logits = F.linear(h, table, shift).to(wide)  # (rows, V)
-            logits -= logits.amax(dim=-1, keepdim=True)
-            gold, on_pad, everywhere = (
-                logits.gather(1, label),
-                logits[:, pad, None].clone(),
-                logits.sum(-1, keepdim=True),
-            )
-            p = logits.exp_()
-            z = p.sum(dim=-1, keepdim=True)
-            log_z = z.log()
-            gold -= log_z
-            # sum_w q(w) log p(w) with q = other everywhere and right - other more at the gold word
-            spread = everywhere - p.size(-1) * log_z
-            if form == "annotated":
-                spread -= on_pad - log_z
-            total -= ((right - other) * gold + other * spread).sum()
-            likelihood -= gold.sum()
-            grad = p.div_(z)  # the gradient is p - q, since q sums to 1 in every form
-            grad.sub_(other).scatter_add_(1, label, torch.full_like(gold, other - right))
-            if form == "annotated":
-                grad[:, pad] += other
-            grad = grad.to(narrow)
-            grad_hidden[here] = grad @ table
-            grad_weight += grad.T @ h
-            if grad_bias is not None:
-                grad_bias += grad.sum(dim=0)
-        if form == "tensor2tensor":
-            entropy = -right * _log(right) - (weight.size(0) - 1) * other * _log(other)
-            total -= len(labels) * entropy
+            loss, unlikely, grad = _chunk(logits, labels[here, None], smoothing, form, pad)
+            total += loss
+            likelihood += unlikely
+            if learning:
+                grad = grad.to(narrow)
+                grad_hidden[here] = grad @ table
+                grad_weight += grad.T @ h
+                if grad_bias is not None:
+                    grad_bias += grad.sum(dim=0)
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         ctx.mark_non_differentiable(likelihood)
         return total, likelihood
@@ -94,7 +74,32 @@ class _Chunked(torch.autograd.Function):
     def backward(ctx: Any, grad_total: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
         scaled = None if grad_bias is None else grad_bias * grad_total
-        return grad_hidden * grad_total, grad_weight * grad_total, scaled, None, None, None, None, None
+        return grad_hidden * grad_total, grad_weight * grad_total, scaled, None, None, None, None, None, None
+
+
+def _chunk(logits: Tensor, label: Tensor, smoothing: float, form: Form, pad: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The sums of the loss and of -log p(right word) over some rows, and the gradient, in place of the logits.
+
+    logits (N, V), label (N, 1). q is `other` everywhere and `right - other` more at the right word, so that
+    sum_w q(w) log p(w) needs no q: only log p of the right word and the sum of all log p.
+    """
+    right, other = target_mass(form, smoothing, logits.size(-1))
+    logits -= logits.amax(dim=-1, keepdim=True)
+    log_p, on_pad, spread = logits.gather(1, label), logits[:, pad, None].clone(), logits.sum(dim=-1, keepdim=True)
+    p = logits.exp_()
+    z = p.sum(dim=-1, keepdim=True)
+    log_z = z.log()
+    log_p -= log_z
+    spread -= p.size(-1) * log_z
+    grad = p.div_(z)  # the gradient is p - q, since q sums to 1 in every form
+    grad.sub_(other).scatter_add_(1, label, torch.full_like(log_p, other - right))
+    if form == "annotated":
+        spread -= on_pad - log_z
+        grad[:, pad] += other
+    loss = -((right - other) * log_p + other * spread).sum()
+    if form == "tensor2tensor":
+        loss += len(label) * (right * _log(right) + (p.size(-1) - 1) * other * _log(other))
+    return loss, -log_p.sum(), grad
 
 
 def _log(x: float) -> float:
@@ -112,6 +117,6 @@ def chunked_cross_entropy(
     """
     real = labels != pad
     loss, likelihood = _Chunked.apply(  # type: ignore[no-untyped-call]
-        hidden[real], weight, bias, labels[real], smoothing, form, pad, cells
+        hidden[real], weight, bias, labels[real], smoothing, form, pad, cells, torch.is_grad_enabled()
     )
     return loss, likelihood

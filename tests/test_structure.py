@@ -1,0 +1,192 @@
+"""The package keeps to its own rules: small files, no code out of data, every part explained, a README that is true."""
+
+import ast
+import gzip
+import io
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from qkv import cli
+from qkv.attention import ATTENTIONS
+from qkv.config import build, read_toml
+from qkv.models import MODELS
+from qkv.objectives import OBJECTIVES
+from qkv.positions import POSITIONS
+from qkv.training import SCHEDULES
+from qkv.training.averaging import AVERAGES
+from qkv.training.settings import complete
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "qkv"
+SOURCES = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+TABLES: dict[str, Mapping[str, Any]] = {
+    "positions": POSITIONS,
+    "attention": ATTENTIONS,
+    "models": MODELS,
+    "objectives": OBJECTIVES,
+}
+RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
+LONGEST_FILE, LONGEST_FUNCTION = 300, 50
+
+
+# -- sizes and names -------------------------------------------------------------------------------------------------
+
+
+def help_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a signature and a docstring: of a command, they are its flags and its help."""
+    first, *_ = function.body
+    is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return (first.end_lineno or 0 if is_docstring else first.lineno - 1) - function.lineno + 1
+
+
+def functions(name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(TREES[name]) if isinstance(node, FUNCTIONS))
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_files_and_functions_are_small(name: str) -> None:
+    is_cli = name == "cli.py"
+    length = len(SOURCES[name].splitlines()) - (sum(map(help_lines, functions(name))) if is_cli else 0)
+    assert length <= LONGEST_FILE, f"{name} has {length} lines"
+    for function in functions(name):
+        lines = (function.end_lineno or 0) - function.lineno + 1 - (help_lines(function) if is_cli else 0)
+        assert lines <= LONGEST_FUNCTION, f"{name}: {function.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_module_says_what_it_is_for(name: str) -> None:
+    about = ast.get_docstring(TREES[name]) or ""
+    assert about.split("\n")[0].strip(), f"{name} has no docstring"
+
+
+def test_no_file_is_a_drawer_for_anything() -> None:
+    parts = {part.removesuffix(".py") for name in SOURCES for part in Path(name).parts}
+    assert not parts & {"utils", "util", "helpers", "helper", "common", "misc"}
+
+
+# -- safety ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_data_never_becomes_code(name: str) -> None:
+    """No pickle, and nothing that runs a text; `torch.load` is pickle by another name."""
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            modules = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            assert not {module.split(".")[0] for module in modules} & {"pickle", "marshal", "shelve", "dill", "joblib"}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in {"eval", "exec", "compile", "__import__"}, f"{name} line {node.lineno}"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
+            assert node.attr not in {"load", "save"}, f"{name} line {node.lineno}"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_no_path_of_some_machine(name: str) -> None:
+    paths = re.compile(r"(^|[\s'\"(=])(/(home|root|work|tmp|mnt|Users|opt|data)/|[A-Z]:\\)")
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            assert not paths.search(node.value), f"{name} line {node.lineno}: {node.value!r}"
+
+
+# -- tables and recipes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("room", "name"), [(room, name) for room, table in TABLES.items() for name in table])
+def test_every_part_is_explained(room: str, name: str) -> None:
+    assert (TABLES[room][name].__doc__ or "").strip()
+    assert f"`{name}`" in (ROOT / "docs" / f"{room}.md").read_text(encoding="utf-8")
+
+
+def test_recipes_are_there() -> None:
+    assert RECIPES
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_parses_and_builds(path: Path) -> None:
+    tree = read_toml(path)
+    assert next(iter(tree)) == "published", "its first key says which figure it is measured against"
+    assert re.search(r"\d", tree["published"])
+    settings = complete(tree, path.name)
+    with torch.device("meta"):  # sizes without weights
+        model = MODELS[settings.architecture](settings.model)
+    assert sum(weight.numel() for weight in model.parameters()) > 0
+    build(SCHEDULES, settings.training.schedule)
+    build(AVERAGES, settings.training.average)
+    assert any(getattr(settings.training, limit) for limit in ("steps", "epochs", "minutes", "patience"))
+
+
+# -- the README ------------------------------------------------------------------------------------------------------
+
+
+def readme_commands(first: str) -> list[str]:
+    """The lines of README.md's ```sh blocks that begin with this word, without their comments, in their order."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = [shlex.join(shlex.split(line, comments=True)) for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith(first + " ")]
+
+
+def test_the_readmes_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    commands = readme_commands("make")
+    assert commands
+    for command in commands:
+        for target in command.split()[1:]:
+            assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), target
+
+
+def lay_out(place: Path) -> None:
+    """Small files of every name that the README's commands, and the recipes that they name, read."""
+    pairs = [(f"{i} dogs play in the snow.", f"{i} Hunde spielen im Schnee.") for i in range(60)]
+    sides = {"en": "".join(f"{en}\n" for en, _ in pairs), "de": "".join(f"{de}\n" for _, de in pairs)}
+    for name in ("train", "val", "test", "news"):
+        for language, text in sides.items():
+            (place / f"{name}.{language}").write_text(text.replace("snow", name).replace("Schnee", name))
+    unit = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>'
+    units = "".join(unit.format(*pair) for pair in pairs)
+    (place / "pairs.tmx").write_text(f'<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>')
+    for recipe in RECIPES:
+        tree = read_toml(recipe)
+        for kind in ("train", "valid", "test"):
+            for name, text in zip(tree.get(kind, []), sides.values(), strict=False):
+                path = Path(name.replace("$QKV_DATA", str(place / "data")))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                content = text.replace(".", f" {kind}.").encode()
+                path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+def shortened(command: str) -> list[str]:
+    """A command as it is run here. `train` stops after two steps and begins anew, since several of the README's
+    examples write to the same folder; a demo is only read, not run: it takes minutes."""
+    words = shlex.split(command)[1:]
+    if words[0] == "train":
+        words += ["--steps", "2", "--restart", "--training.bleu-sentences", "2", "--training.best-by", "loss"]
+    return [*words, "--help"] if words[0] == "demo" else words
+
+
+def test_the_readmes_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the README's order, in one folder, as a reader would; see `shortened` for what is added."""
+    lay_out(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QKV_DATA", str(tmp_path / "data"))
+    commands = readme_commands("qkv")
+    assert {command.split()[1] for command in commands} >= {"train", "translate", "score"}
+    torch.set_num_threads(1)
+    for command in commands:
+        told = io.StringIO()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["qkv", *shortened(command)])
+            patch.setattr(sys, "stderr", told)
+            with pytest.raises(SystemExit) as stopped:
+                cli.main()
+        assert stopped.value.code == 0, f"{command}\n{told.getvalue()}"
+    assert (tmp_path / "model" / "model.safetensors").exists()
