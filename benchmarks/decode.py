@@ -152,8 +152,8 @@ def tell(found: dict[str, Any]) -> None:
         f"memory that is at most {bound['tokens_per_second']:,.0f} tokens/s for one sentence: greedy reaches "
         f"{found['share_of_bound']:.0%} of it{' (a large cache may hold so few weights and pass it)' if small else ''}"
     )
-    ratios = [f"{row['ratio']:.2f}x at {row['sentences']} with beam {row['beam']}" for row in found["rows"]]
-    print(f"\nqkv decodes at the speed of marian times: {', '.join(ratios)}")
+    ratios = [f"{row['ratio']:.2f} (batch {row['sentences']}, beam {row['beam']})" for row in found["rows"]]
+    print(f"\nqkv decodes as fast as marian, times {', '.join(ratios)}")
 
 
 def main() -> None:

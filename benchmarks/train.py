@@ -259,8 +259,8 @@ def tell(found: dict[str, Any]) -> None:
             f"{row['peak_mb']:>10,.0f} MB{row['qkv_is_faster']:>14.2f}x"
         )
     peers = [row for row in found["rows"] if row["who"] != "qkv"]
-    said = [f"{row['qkv_is_faster']:.2f}x {row['who']} in {row['precision']}" for row in peers]
-    print(f"\nqkv trains at the speed of {', '.join(said)}")
+    said = [f"{row['qkv_is_faster']:.2f} times as fast as {row['who']} in {row['precision']}" for row in peers]
+    print(f"\nqkv trains {', '.join(said)}")
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ def reference(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def finish(process: Any) -> int:
-    process.join(60)
+    process.join(300)
     assert process.exitcode is not None, "the run hangs"
     return int(process.exitcode)
 
