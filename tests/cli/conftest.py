@@ -14,6 +14,7 @@ import torch
 
 from qkv import cli
 
+torch.set_num_threads(1)  # for tensors this small, a second thread only costs time
 NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 FLAGS = (
     "--from num --to en --model.d-model 32 --model.d-ff 64 --model.n-heads 4 --model.encoder-layers 1 "
@@ -65,10 +66,8 @@ def qkv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
             patch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="utf-8", write_through=True))
             patch.setattr(sys, "stderr", io.TextIOWrapper(told, encoding="utf-8", write_through=True))
-            threads = torch.get_num_threads()
             with pytest.raises(SystemExit) as stopped:
                 cli.main()
-            torch.set_num_threads(threads)
             code = stopped.value.code
             return Result(code if isinstance(code, int) else 0, written.getvalue().decode(), told.getvalue().decode())
 

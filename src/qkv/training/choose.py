@@ -14,6 +14,10 @@ class Corpus:
     pairs: int
     characters: int  # of both sides
 
+    def steps(self, batch_tokens: int) -> int:
+        """About how many batches an epoch has: a token takes some four letters, and each sentence an end."""
+        return max(1, (self.characters // 8 + self.pairs) // batch_tokens)
+
 
 # (pairs below, vocabulary, preset, dropout, tokens in a batch, epochs if no limit is given). Dropout falls as data
 # grows; the first rows follow the published Multi30k baseline (tiny, dropout 0.3), the last the paper's base model.
@@ -40,11 +44,12 @@ def choose(corpus: Corpus, device: torch.device, has_limit: bool) -> Tree:
     _, vocabulary, preset, dropout, tokens, epochs = row
     # A vocabulary cannot be larger than the text has room for: about one new sub-word in 20 characters.
     vocabulary = max(400, min(vocabulary, corpus.characters // 20))
-    rate = {"tiny": 3e-3, "small": 1e-3, "base": 7e-4}[preset]
+    steps = corpus.steps(tokens)
     training: Tree = {
-        "learning_rate": rate,
-        "schedule": "cosine(warmup=400)",
+        "learning_rate": {"tiny": 3e-3, "small": 1e-3, "base": 7e-4}[preset],
+        "schedule": f"cosine(warmup={min(400, max(10, epochs * steps // 10))})",  # a tenth of the run, 400 at most
         "epochs": 0.0 if has_limit else float(epochs),
+        "validate_every": 0 if steps >= 100 else 100,  # once an epoch, unless epochs are short
     }
     return {
         "data": {"vocab_size": vocabulary, "batch_tokens": tokens},

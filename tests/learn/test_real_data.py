@@ -1,0 +1,70 @@
+"""Learning runs on real data, minutes each: `make test-slow`. The bars are baselines counted from the same data."""
+
+import gzip
+import os
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from qkv import demo
+from qkv.decoding import Translator
+from qkv.evaluation import score
+from qkv.training import train
+
+DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
+MULTI30K = DATA / "multi30k"
+pytestmark = pytest.mark.slow
+
+
+def lines(path: Path) -> list[str]:
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode().splitlines()
+
+
+def word_by_word(sources: list[str], targets: list[str], test: list[str]) -> list[str]:
+    """Each source word as the target word that it stands with most often, for its frequency (Dice's coefficient)."""
+    together: dict[str, Counter[str]] = defaultdict(Counter)
+    left, right = Counter[str](), Counter[str]()
+    for source, target in zip(sources, targets, strict=True):
+        s, t = set(source.split()), set(target.split())
+        left.update(s)
+        right.update(t)
+        for word in s:
+            together[word].update(t)
+    best = {
+        word: max(found, key=lambda other: 2 * found[other] / (left[word] + right[other]))
+        for word, found in together.items()
+    }
+    return [" ".join(best.get(word, word) for word in line.split()) for line in test]
+
+
+@pytest.mark.skipif(not MULTI30K.is_dir(), reason=f"no Multi30k in {DATA}; name the data folder by QKV_DATA")
+def test_multi30k_beats_a_dictionary_by_ten_points(tmp_path: Path) -> None:
+    train(recipe="multi30k-en-de", out=tmp_path / "model", training={"epochs": 5.0, "bleu_sentences": 100}, quiet=True)
+    translator = Translator.load(tmp_path / "model")
+    sources, references = (lines(MULTI30K / f"test_2016_flickr.{code}") for code in ("en", "de"))
+    beam = score([line.text for line in translator.translate(sources, beam=4)], references).bleu
+    greedy = score([line.text for line in translator.translate(sources, beam=1)], references).bleu
+    copied = score(sources, references).bleu
+    looked_up = score(
+        word_by_word(*(lines(MULTI30K / f"train.{c}.gz") for c in ("en", "de")), sources), references
+    ).bleu
+    print(f"BLEU: beam {beam:.2f}, greedy {greedy:.2f}, dictionary {looked_up:.2f}, copied source {copied:.2f}")
+    assert beam > 20
+    assert beam > max(copied, looked_up) + 10
+    assert beam > greedy - 0.2
+
+
+def test_most_unseen_words_are_pronounced_right(tmp_path: Path) -> None:
+    dictionary = demo.read_dictionary()
+    test = {word: said for word, said in dictionary.items() if demo.lot("test", word) < 0.01}
+    known = {word: said for word, said in dictionary.items() if word not in test}
+    settings = demo.settings(tmp_path / "model", known, minutes=3, seed=1)
+    settings["training"] |= {"minutes": 0.0, "epochs": 3.0}
+    pairs = demo.write_pairs(tmp_path / "model" / "data" / "train.tsv", known)
+    train(pairs, out=tmp_path / "model", source="letters", target="phonemes", quiet=True, **settings)
+    rates = demo.measure(Translator.load(tmp_path / "model"), test)
+    print(f"word error {rates.word:.3f}, phoneme error {rates.phoneme:.3f} on {len(test)} words")
+    assert rates.word < 0.45
+    assert rates.phoneme < 0.12
