@@ -1,11 +1,14 @@
 """Files are replaced whole or not at all, and nothing half-written stays behind."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from qkv.files import exchange, remove, replacing, write_json, write_text, write_with
+from qkv.errors import InputError
+from qkv.files import alone, exchange, remove, replacing, write_json, write_text, write_with
 
 
 def names(folder: Path) -> list[str]:
@@ -112,3 +115,23 @@ def test_remove_takes_files_folders_links_and_nothing(tmp_path: Path) -> None:
         remove(tmp_path / name)
     assert names(tmp_path) == ["kept"]
     assert (kept / "file").read_text() == "x"  # a link is removed, not what it points to
+
+
+def test_a_lock_is_held_by_one_and_falls_with_its_process(tmp_path: Path) -> None:
+    lock = tmp_path / "folder" / "a.lock"
+    hold = (
+        "import os, sys; from pathlib import Path; from qkv.files import alone\n"
+        "with alone(Path(sys.argv[1]), 'taken'):\n"
+        "    print('held', flush=True); sys.stdin.read(1); os._exit(9)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(InputError, match="taken"), alone(lock, "taken"):
+            pass
+        holder.communicate("x")  # it dies without a chance to tidy up
+    with alone(lock, "taken"):
+        pass
+    assert not lock.exists()

@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from qkv.errors import InputError
 
 
 @contextmanager
@@ -57,6 +59,28 @@ def write_with(path: Path, write: Callable[[Path], object]) -> None:
     """For a library that wants a path: write_with(path, lambda p: save_file(tensors, p))."""
     with replacing(path) as temporary:
         write(temporary)
+
+
+@contextmanager
+def alone(path: Path, otherwise: str) -> Iterator[None]:
+    """Hold the lock file `path`, or refuse with the sentence `otherwise`; the lock falls with its process."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(otherwise) from None
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            with suppress(OSError):  # leave no folder behind that holds nothing
+                path.parent.rmdir()
 
 
 def remove(path: Path) -> None:

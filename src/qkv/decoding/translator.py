@@ -78,7 +78,7 @@ class Translated:
 
 
 class Translator:
-    """`Translator.load(folder).translate(texts)`; the same answer whatever else is in the batch."""
+    """`Translator.load(folder).translate(texts)`; searches give the same answer whatever else is in the batch."""
 
     def __init__(self, model: Model, tokenizer: Tokenizer, about: dict[str, object]) -> None:
         self.model, self.tokenizer, self.about = model.eval(), tokenizer, about

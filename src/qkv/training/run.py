@@ -12,7 +12,7 @@ from qkv import folder
 from qkv.config import Tree, merge, read_toml
 from qkv.data import Batches, Corpus
 from qkv.errors import InputError
-from qkv.files import remove, write_text
+from qkv.files import alone, remove, write_text
 from qkv.models import MODELS, PRESETS, Model, count_parameters
 from qkv.text import languages
 from qkv.text.tokenizer import Tokenizer
@@ -75,14 +75,15 @@ def train(
     asked = merge(written, given, settings)
     where = str(recipe) if recipe else "settings"
     check(asked, where)
-    return Run(Path(out), asked, Display(quiet), restart, where).go()
+    check_out(Path(out))
+    with alone(Path(out) / "training.lock", f"another qkv is training into {out}; wait for it, or give a new --out"):
+        return Run(Path(out), asked, Display(quiet), restart, where).go()
 
 
 class Run:
     """The steps of a run in their order; state is in the folder, so that any step may be the last."""
 
     def __init__(self, out: Path, asked: Tree, display: Display, restart: bool, where: str) -> None:
-        check_out(out)
         self.out, self.asked, self.display, self.say, self.where = out, asked, display, display.say, where
         self.place = out / "training"
         self.recipe = self.place / "recipe.toml"
@@ -136,9 +137,7 @@ class Run:
         chosen = choose(Known(survey.report.kept, survey.characters), device, has_limit)
         tree = merge(names, chosen, self.asked)
         settings = complete(tree, self.where)
-        MODELS[settings.architecture](
-            settings.model
-        )  # a part that cannot be built is refused before anything is written
+        MODELS[settings.architecture](settings.model)  # what cannot be built is refused before anything is written
         tokenizer = prepare.learn_tokenizer(settings.data, survey.sample)
         tree = merge(tree, {"model": self.fitting(settings, len(tokenizer))})
         settings = complete(tree, self.where)
