@@ -1,5 +1,6 @@
 """What no flag can cause: a full disk, a locked folder, Ctrl-C, a reader that goes away."""
 
+import fcntl
 import json
 import os
 import re
@@ -22,7 +23,8 @@ NOBODY = 65534
 
 SENTENCES = {
     "a disk that is full": "could not write to model: File too large; free some space and give the same command again",
-    "--out in a locked folder": "could not write to locked/model: Permission denied; put that right and give the same",
+    "--out in a locked folder": "locked/model: Permission denied; check the path, its permissions",
+    "two runs into one folder": "another qkv is training into model; wait for it, or give a new --out",
     "--output in a locked folder": "cannot write locked/out.txt: Permission denied; give --output another place",
     "Ctrl-C while training": r"stopped at step \d+, all saved; the same command goes on from here",
 }
@@ -102,6 +104,17 @@ def test_a_locked_folder_is_named(
     errors_page[name] = (f"qkv {command}", sentence)
 
 
+def test_two_runs_into_one_folder(qkv: Run, tmp_path: Path, pairs: list[tuple[str, str]], errors_page: Page) -> None:
+    write_tsv(tmp_path / "pairs.tsv", pairs)
+    (tmp_path / "model").mkdir()
+    with (tmp_path / "model" / "training.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        sentence = the_sentence(qkv("train", "pairs.tsv", "--steps", "1"))
+    assert sentence == SENTENCES["two runs into one folder"]
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["training.lock"]
+    errors_page["two runs into one folder"] = ("qkv train pairs.tsv", sentence)
+
+
 def interrupted(command: list[str], place: Path, environment: dict[str, str], when: str) -> tuple[int, list[str]]:
     """Start a command, press Ctrl-C at the first line on standard error that has `when`; its exit code and lines."""
     process = subprocess.Popen(
@@ -162,7 +175,7 @@ def test_output_into_a_pipe_leaves_the_pipe_in_place(qkv: Run, model: Path, tmp_
     reader = threading.Thread(target=lambda: received.append(pipe.read_text()), daemon=True)
     reader.start()
     result = qkv("translate", "7", "--model", model, "-o", "pipe")
-    reader.join(timeout=600)
     assert result.code == 0
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+    reader.join(timeout=60)
     assert received == ["seven\n"]

@@ -41,7 +41,7 @@ def word_by_word(sources: list[str], targets: list[str], test: list[str]) -> lis
 
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason=f"no Multi30k in {DATA}; name the data folder by QKV_DATA")
 def test_multi30k_beats_a_dictionary_by_ten_points(tmp_path: Path) -> None:
-    train(recipe="multi30k-en-de", out=tmp_path / "model", training={"epochs": 5.0, "bleu_sentences": 100}, quiet=True)
+    train(recipe="multi30k-en-de", out=tmp_path / "model", training={"epochs": 8.0, "bleu_sentences": 100}, quiet=True)
     translator = Translator.load(tmp_path / "model")
     sources, references = (lines(MULTI30K / f"test_2016_flickr.{code}") for code in ("en", "de"))
     beam = score([line.text for line in translator.translate(sources, beam=4)], references).bleu

@@ -72,7 +72,7 @@ class TransformerState:
 
 
 class Transformer(Model):
-    """Figure 1: an encoder stack over the source, a decoder stack over the target and the encoder's memory."""
+    """Vaswani et al. 2017, Figure 1: an encoder stack over the source, a decoder stack over target and memory."""
 
     config_class = TransformerConfig
     config: TransformerConfig

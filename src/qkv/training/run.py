@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,10 @@ def train(
     where = str(recipe) if recipe else "settings"
     check(asked, where)
     check_out(Path(out))
-    with alone(Path(out) / "training.lock", f"another qkv is training into {out}; wait for it, or give a new --out"):
+    taken = f"another qkv is training into {out}; wait for it, or give a new --out"
+    with ExitStack() as stack:
+        with checkpoint.explained(Path(out)):
+            stack.enter_context(alone(Path(out) / "training.lock", taken))
         return Run(Path(out), asked, Display(quiet), restart, where).go()
 
 

@@ -1,0 +1,137 @@
+"""qkv list, info, average and check: commands that show what there is, and put weights together."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from qkv import folder
+from qkv.attention import ATTENTIONS
+from qkv.cli.app import PLAIN, app, out, print_json
+from qkv.errors import InputError
+from qkv.models import MODELS, count_parameters
+from qkv.objectives import OBJECTIVES
+from qkv.positions import POSITIONS
+from qkv.text import languages, read_pairs
+from qkv.text.doctor import Report, examine
+from qkv.training import SCHEDULES, DataConfig
+from qkv.training.averaging import mean
+from qkv.training.checkpoint import existing
+from qkv.training.recipes import recipes
+from qkv.training.run import check_out
+
+LISTS: dict[str, Callable[[], dict[str, str]]] = {
+    "positions": lambda: first_lines(POSITIONS),
+    "attention": lambda: first_lines(ATTENTIONS),
+    "models": lambda: first_lines(MODELS),
+    "objectives": lambda: first_lines(OBJECTIVES),
+    "schedules": lambda: first_lines(SCHEDULES),
+    "recipes": lambda: {name: about for name, (_, about) in recipes().items()},
+}
+
+
+@app.command(name="list")
+def list_(what: Literal["positions", "attention", "models", "objectives", "schedules", "recipes"]) -> None:
+    """What can be chosen by name in a recipe or a flag.
+
+    For example:
+      qkv list positions
+      qkv list recipes
+    """
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, about in LISTS[what]().items():
+        table.add_row(name, about)
+    out.print(table)
+
+
+def first_lines(parts: dict[str, Any]) -> dict[str, str]:
+    return {name: (part.__doc__ or "").strip().split("\n")[0] for name, part in parts.items()}
+
+
+@app.command
+def info(model: Path = Path("model"), *, json: Annotated[bool, PLAIN] = False) -> None:
+    """What a model folder holds.
+
+    For example:
+      qkv info model
+    """
+    loaded = folder.load(model)
+    facts = {
+        "folder": str(model),
+        "model": type(loaded.model).__name__.lower(),
+        "parameters": count_parameters(loaded.model),
+        **loaded.about,
+        **dataclasses.asdict(loaded.model.config),
+        "checkpoints": len(existing(model / "training" / "checkpoints")),
+    }
+    if json:
+        print_json(facts)
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in facts.items():
+        table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+    out.print(table)
+
+
+@app.command
+def average(*folders: Path, out: Path, last: int = 5) -> None:
+    """Average the weights of several model folders, or of the last checkpoints of one run.
+
+    For example:
+      qkv average model --last 3 --out averaged
+      qkv average run1 run2 run3 --out averaged
+
+    Parameters
+    ----------
+    folders
+        Model folders or checkpoints of one model; or one run folder.
+    out
+        The model folder to write.
+    last
+        Of one run folder: how many of its newest checkpoints.
+    """
+    if last < 1:
+        raise InputError(f"--last is {last}, but at least one checkpoint must be averaged; give 1 or more")
+    check_out(out)
+    several = list(folders)
+    if len(several) == 1:
+        several = existing(several[0] / "training" / "checkpoints")[-last:]
+        if not several:
+            raise InputError(f"{folders[0]} has no checkpoints to average; name several model folders")
+    if not several:
+        raise InputError("nothing to average; name several model folders, or one run folder")
+    loaded = [folder.load(path) for path in several]
+    first = loaded[0]
+    for path, other in zip(several, loaded, strict=True):
+        if other.tokenizer.fingerprint != first.tokenizer.fingerprint:
+            raise InputError(f"{path} has another vocabulary than {several[0]}; average folders of one run only")
+    folder.fill(first.model, mean([folder.weights(one.model) for one in loaded], several), several[0])
+    folder.save(out, first.model, first.tokenizer, first.about)
+    print(f"{out}: the mean of {len(several)} sets of weights ({', '.join(path.name for path in several)})")
+
+
+@app.command
+def check(
+    *files: Path,
+    from_: Annotated[str, Parameter(name="--from", help="source language, e.g. en")] = "",
+    to: Annotated[str, Parameter(help="target language, e.g. de")] = "",
+) -> None:
+    """Read files of pairs as training would, and tell what it would find and drop.
+
+    For example:
+      qkv check pairs.tmx --from en --to de
+    """
+    guess = languages(list(files))
+    report, rules, seen, twice = Report(), DataConfig().doctor, set(), 0
+    read = read_pairs(list(files), source=from_ or guess[0], target=to or guess[1], skipped=report.skipped)
+    for pair in examine(read, rules, report):
+        key = hash((pair.source, pair.target))
+        twice += key in seen
+        seen.add(key)
+    report.duplicates = twice
+    print(f"{report.read:,} pairs read, {report.kept - twice:,} good")
+    for line in report.lines():
+        print(line)

@@ -1,0 +1,134 @@
+"""qkv train and qkv demo: commands that make a model folder."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from cyclopts import Parameter
+
+from qkv import demo as demonstration
+from qkv.cli.app import MULTIPLE, PLAIN, app
+from qkv.models import PRESETS, TransformerConfig
+from qkv.objectives import Translation
+from qkv.training import DataConfig, TrainingConfig
+from qkv.training import train as run
+
+
+def flags(config: type[Any], **more: Any) -> Any:
+    """The flags of a settings dataclass: only those that are given reach the command, as a tree."""
+    fields = {
+        field.name: Annotated[field.type, Parameter(help=field.metadata.get("about", ""))]
+        for field in dataclasses.fields(config)
+        if not dataclasses.is_dataclass(field.type)
+    }
+    make: Any = TypedDict
+    return make(f"{config.__name__}Flags", {**fields, **more}, total=False)
+
+
+if TYPE_CHECKING:
+    ModelFlags = dict[str, Any]
+    DataFlags = dict[str, Any]
+    ObjectiveFlags = dict[str, Any]
+    TrainingFlags = dict[str, Any]
+else:
+    PRESET = Annotated[str, Parameter(help=f"sizes to begin with: {', '.join(PRESETS)}")]
+    ModelFlags = flags(TransformerConfig, preset=PRESET)
+    DataFlags, ObjectiveFlags, TrainingFlags = flags(DataConfig), flags(Translation), flags(TrainingConfig)
+
+
+@app.command
+def train(
+    *files: Path,
+    from_: Annotated[str, Parameter(name="--from", help="source language, e.g. en")] = "",
+    to: Annotated[str, Parameter(help="target language, e.g. de")] = "",
+    valid: Annotated[list[Path] | None, MULTIPLE] = None,
+    test: Annotated[list[Path] | None, MULTIPLE] = None,
+    out: Path = Path("model"),
+    recipe: str | None = None,
+    minutes: float | None = None,
+    epochs: float | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    device: str | None = None,
+    restart: Annotated[bool, PLAIN] = False,
+    model: ModelFlags | None = None,
+    data: DataFlags | None = None,
+    objective: ObjectiveFlags | None = None,
+    training: TrainingFlags | None = None,
+) -> int:
+    """Train a translator on files of sentence pairs. The same command again goes on where it stopped.
+
+    For example:
+      qkv train pairs.tmx --from en --to de
+      qkv train train.en train.de --valid val.en val.de --out model --minutes 30
+      qkv train --recipe multi30k-en-de --model.d-model 256
+
+    Parameters
+    ----------
+    files
+        One or more files of pairs (tsv, csv, jsonl, tmx, xliff, po), or a source and a target file; each may be .gz.
+    valid
+        Files to validate on; without them, pairs are held out.
+    test
+        Files to keep out of training: pairs whose source is in them are dropped.
+    out
+        The model folder to write.
+    recipe
+        A TOML file of settings, or the name of one that `qkv list recipes` shows.
+    minutes
+        Stop after so much training time.
+    epochs
+        Stop after so many passes over the data.
+    steps
+        Stop after so many steps.
+    seed
+        Decides the order of batches, the first weights and dropout.
+    device
+        auto, cpu, cuda or mps.
+    restart
+        Begin anew, even if OUT holds a run.
+    """
+    given = {"minutes": minutes, "epochs": epochs, "steps": steps, "device": device}
+    limits = {name: value for name, value in given.items() if value is not None}
+    sections: dict[str, Any] = {
+        "model": model or {},
+        "data": {**(data or {}), **({"seed": seed} if seed is not None else {})},
+        "objective": objective or {},
+        "training": {**(training or {}), **limits},
+    }
+    trained = run(
+        *files, source=from_, target=to, out=out, valid=valid or (), test=test or (), recipe=recipe, restart=restart,
+        **{name: tree for name, tree in sections.items() if tree},
+    )  # fmt: skip
+    return 130 if trained.stopped == "interrupted" else 0
+
+
+@app.command
+def demo(
+    *,
+    out: Path = Path("qkv-demo"),
+    minutes: float = 3.0,
+    say: Annotated[list[str] | None, MULTIPLE] = None,
+    seed: int = 1,
+    restart: Annotated[bool, PLAIN] = False,
+) -> int:
+    """Train a small Transformer to pronounce English words, measure it, and draw what it looks at.
+
+    For example:
+      qkv demo
+      qkv demo --minutes 30 --out pronouncer --say Ada Grace
+
+    Parameters
+    ----------
+    out
+        The model folder to write.
+    minutes
+        Training time.
+    say
+        Words to pronounce: your own name, for example.
+    seed
+        Another seed, another model.
+    restart
+        Begin anew, even if OUT holds a run.
+    """
+    return demonstration.run(out, minutes=minutes, words=say or [], seed=seed, restart=restart)

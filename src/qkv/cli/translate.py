@@ -1,0 +1,212 @@
+"""qkv translate and qkv score: commands that use a model folder."""
+
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from qkv.cli.app import PLAIN, app, out, print_json
+from qkv.decoding import Translated, Translator
+from qkv.errors import InputError
+from qkv.evaluation import score as measure
+from qkv.files import replacing
+from qkv.text import read_pairs
+from qkv.text.lines import read_lines
+from qkv.training.display import Display
+
+CHUNK = 256  # lines translated at a time, so that long files show progress and need little memory
+
+
+@app.command
+def translate(
+    *text: str,
+    model: Path = Path("model"),
+    beam: int = 5,
+    n_best: int = 1,
+    alpha: float = 1.0,
+    sample: Annotated[bool, PLAIN] = False,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    scores: Annotated[bool, PLAIN] = False,
+    json: Annotated[bool, PLAIN] = False,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    device: str = "cpu",
+) -> None:
+    """Translate text, a file, or lines from standard input: one line out for each line in.
+
+    For example:
+      qkv translate "Two dogs play in the snow." --model model
+      qkv translate news.en --model model -o news.de
+      cat news.en | qkv translate --model model --beam 1
+
+    Parameters
+    ----------
+    text
+        Sentences, or the name of one file; nothing for standard input.
+    model
+        The model folder.
+    beam
+        Hypotheses kept in beam search; 1 is greedy.
+    n_best
+        Translations for each line, best first, with tabs between them.
+    alpha
+        Length penalty: 0 for none, larger for longer translations.
+    sample
+        Draw from the model's distribution instead of searching.
+    temperature
+        With --sample: below 1 sharper, above 1 flatter.
+    top_k
+        With --sample: only the k most probable tokens; 0 for all.
+    top_p
+        With --sample: only the fewest tokens whose probabilities reach p.
+    seed
+        With --sample: another seed, another translation.
+    scores
+        Put each translation's score and a tab before it.
+    json
+        A JSON object for each line: text, score, alternatives, remarks.
+    output
+        The file to write; standard output if none.
+    device
+        cpu, cuda or mps.
+    """
+    translator = Translator.load(model, device)
+    how: dict[str, Any] = {"beam": beam, "n_best": n_best, "alpha": alpha, "seed": seed}
+    how |= {"sampling": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+    lines = input_lines(text)
+    write = as_json if json else lambda line: as_text(line, n_best, scores)
+    if output is None:
+        for line in translated(translator, lines, how):
+            print(write(line), flush=True)
+        return
+    try:
+        with writing(output) as path, path.open("w", encoding="utf-8") as file:
+            for line in translated(translator, lines, how):
+                print(write(line), file=file)
+    except OSError as error:
+        raise InputError(f"cannot write {output}: {error.strerror or error}; give --output another place") from None
+
+
+def writing(path: Path) -> AbstractContextManager[Path]:
+    """The whole file or none; but a device or a pipe is written as it is, and never replaced by a file."""
+    above = next((folder for folder in path.parents if folder.exists()), Path())
+    if path.is_dir() or not above.is_dir():
+        taken, kind = (path, "folder") if path.is_dir() else (above.name, "file")
+        raise InputError(f"cannot write {path}, since {taken} is a {kind}; give --output the name of a new file")
+    return nullcontext(path) if path.exists() and not path.is_file() else replacing(path)
+
+
+def input_lines(text: tuple[str, ...]) -> Iterator[str]:
+    if len(text) == 1 and Path(text[0]).is_file():
+        return read_lines(Path(text[0]))
+    for one in text:
+        if Path(one).suffix and not re.search(r"\s", one):  # a file's name, by the look of it
+            print(f"{one!r} was not read as a file, it is translated as text", file=sys.stderr)
+    if text:
+        return iter(text)
+    if sys.stdin.isatty():
+        print("type a sentence and Enter; Ctrl-D ends", file=sys.stderr)
+    return standard_input()
+
+
+def standard_input() -> Iterator[str]:
+    for number, data in enumerate(sys.stdin.buffer, start=1):
+        try:
+            line = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            place = f"line {number}, byte {error.start + 1} (0x{data[error.start]:02x})"
+            raise InputError(f"standard input is not UTF-8 in {place}; convert it to UTF-8 text") from None
+        yield (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\n").removesuffix("\r")
+
+
+def translated(translator: Translator, lines: Iterator[str], how: dict[str, Any]) -> Iterator[Translated]:
+    """In chunks, with a counter on standard error for long inputs, and remarks about lines that were not plain."""
+    chunk = 1 if sys.stdin.isatty() else CHUNK
+    done, waiting = 0, True
+    with Display(quiet=not sys.stderr.isatty()).counting("translating", None, "lines") as tick:
+        while waiting:
+            some = [line for _, line in zip(range(chunk), lines, strict=False)]
+            waiting = len(some) == chunk
+            for line in translator.translate(some, **how) if some else []:
+                done += 1
+                for remark in line.remarks():
+                    print(f"line {done} {remark}", file=sys.stderr)
+                yield line
+            tick(done)
+
+
+def as_text(line: Translated, n_best: int, scores: bool) -> str:
+    several = line.alternatives[:n_best]
+    return "\t".join(f"{one.score:.4f}\t{one.text}" if scores else one.text for one in several)
+
+
+def as_json(line: Translated) -> str:
+    several = [{"text": one.text, "score": one.score} for one in line.alternatives]
+    return json.dumps(
+        {"text": line.text, "score": line.score, "alternatives": several, "remarks": line.remarks()}, ensure_ascii=False
+    )
+
+
+@app.command
+def score(
+    *files: Path,
+    model: Path = Path("model"),
+    beam: int = 5,
+    alpha: float = 1.0,
+    lowercase: Annotated[bool, PLAIN] = False,
+    as_paper: Annotated[bool, PLAIN] = False,
+    confidence: Annotated[bool, PLAIN] = False,
+    json: Annotated[bool, PLAIN] = False,
+    device: str = "cpu",
+) -> None:
+    """Translate the source side of test files and measure BLEU and chrF against the target side.
+
+    For example:
+      qkv score --model model test.en test.de
+      qkv score --model model test.tsv --as-paper --json
+
+    Parameters
+    ----------
+    files
+        A source and a target file, or files of pairs.
+    model
+        The model folder.
+    beam
+        Hypotheses kept in beam search; 1 is greedy.
+    alpha
+        Length penalty.
+    lowercase
+        Compare lower-cased text.
+    as_paper
+        Lower-cased Moses tokens, as papers on Multi30k print BLEU; not comparable with the default.
+    confidence
+        Add the 95 % interval by bootstrap.
+    json
+        Print one JSON object.
+    device
+        cpu, cuda or mps.
+    """
+    translator = Translator.load(model, device)
+    source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
+    pairs = list(read_pairs(list(files), source=source or None, target=target or None))
+    how = {"beam": beam, "alpha": alpha}
+    texts = [line.text for line in translated(translator, iter([pair.source for pair in pairs]), how)]
+    result = measure(
+        texts, [pair.target for pair in pairs],
+        target_language=target, lowercase=lowercase, as_paper=as_paper, confidence=confidence,
+    )  # fmt: skip
+    if json:
+        print_json(dataclasses.asdict(result))
+        return
+    low, high = result.bleu_interval or (0, 0)
+    interval = f" (95 % between {low:.2f} and {high:.2f})" if result.bleu_interval else ""
+    out.print(f"BLEU {result.bleu:.2f}{interval}   {result.bleu_signature}")
+    out.print(f"chrF {result.chrf:.2f}   {result.chrf_signature}")
