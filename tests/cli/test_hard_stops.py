@@ -23,7 +23,7 @@ NOBODY = 65534
 
 SENTENCES = {
     "a disk that is full": "could not write to model: File too large; free some space and give the same command again",
-    "--out in a locked folder": "locked/model: Permission denied; check the path, its permissions",
+    "--out in a locked folder": "locked/model: Permission denied; ",
     "two runs into one folder": "another qkv is training into model; wait for it, or give a new --out",
     "--output in a locked folder": "cannot write locked/out.txt: Permission denied; give --output another place",
     "Ctrl-C while training": r"stopped at step \d+, all saved; the same command goes on from here",
