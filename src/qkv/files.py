@@ -73,8 +73,11 @@ def alone(path: Path, otherwise: str) -> Iterator[None]:
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = os.fstat(file.fileno()).st_ino == path.stat().st_ino  # not one that its last holder just removed
         except OSError:
-            raise InputError(otherwise) from None
+            held = False
+        if not held:
+            raise InputError(otherwise)
         try:
             yield
         finally:

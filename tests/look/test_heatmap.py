@@ -128,6 +128,8 @@ def test_families_are_no_more_than_needed():
     [
         (" dog", "dog"),
         ("dog", "dog"),
+        ("▁dog", "dog"),
+        ("▁", "␣"),
         ("  dog ", "␣dog␣"),
         ("two words", "two words"),
         (" ", "␣"),

@@ -36,16 +36,18 @@ class Panel:
 def draw_curves(log: Path, path: Path) -> Path:
     """Draw the training log `log`, one JSON object a line, as a PNG or SVG by the suffix of `path`; returns `path`.
 
-    Lines of the event "train" give step, loss and learning_rate; those of "valid" give step, loss and perhaps bleu. A
-    run that was resumed writes some steps twice, and the later line counts.
+    Lines of the event "train" give step, loss and learning_rate; those of "valid" give step, loss and perhaps
+    smoothed_loss and bleu. A run that was resumed writes some steps twice, and the later line counts.
     """
     log, path = Path(log), Path(path)
     check_suffix(path)
     require_matplotlib()
     events = list(read_events(log))
+    # The loss that training lowers is smoothed; validation is drawn in the same measure where the log has it.
+    valid = points(events, "valid", "smoothed_loss") or points(events, "valid", "loss")
     panels = [
         Panel("loss", 3, [Curve("training", TRAIN, points(events, "train", "loss")),
-                          Curve("validation", VALID, points(events, "valid", "loss"))]),
+                          Curve("validation", VALID, valid)]),
         Panel("BLEU", 2, [Curve("validation", BLEU, points(events, "valid", "bleu"))]),
         Panel("learning rate", 1.2, [Curve("training", RATE, points(events, "train", "learning_rate"))]),
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 
 from qkv.errors import InputError
@@ -38,11 +39,12 @@ def fit(texts: Sequence[str], *, spell: bool, longest: int = 28) -> tuple[list[s
 
 
 def visible(token: str) -> str:
-    """A token as a person can read it: " dog" is "dog", a bare space is "␣", a tab "⇥", a line break "↵".
+    """A token as a person can read it: " dog" and "▁dog" are "dog", a bare space is "␣", a tab "⇥", a line break "↵".
 
     One space in front is how sub-words say that a word begins, so it goes unmarked. Any further space is marked where
     it would not be seen, at either end. Characters that leave no ink or that XML cannot hold are spelled out.
     """
+    token = " " + token[1:] if token.startswith("▁") else token  # a space, as Tokenizer.pieces shows it
     text = token[1:] if token.startswith(" ") and token.strip(" ") else token
     core = text.strip(" ")
     before = len(text) - len(text.lstrip(" "))
@@ -86,11 +88,18 @@ def choose(text: Iterable[str]) -> list[str]:
 def installed() -> dict[str, str]:
     """The file of the upright, regular face of each family, or of the nearest to it; sans-serif families first."""
     from matplotlib import font_manager
+    from matplotlib.ft2font import FT2Font
 
     def plainness(font: font_manager.FontEntry) -> tuple[bool, bool]:
         return font.style == "normal", str(font.weight) in {"400", "normal", "regular"}
 
-    honest = [font for font in font_manager.fontManager.ttflist if not font.name.startswith(DECEPTIVE)]
+    manager = font_manager.fontManager
+    known = {font.name for font in manager.ttflist}
+    for path in sorted(set(font_manager.findSystemFonts()) - {font.fname for font in manager.ttflist}):
+        with suppress(OSError, RuntimeError):  # a font that cannot be read
+            if FT2Font(path).family_name not in known:  # installed since matplotlib made its list
+                manager.addfont(path)
+    honest = [font for font in manager.ttflist if not font.name.startswith(DECEPTIVE)]
     files = {font.name: font.fname for font in sorted(honest, key=plainness)}
     return {
         name: files[name]

@@ -12,7 +12,7 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError):
-        raise InputError(f"there is no device {name!r} on this machine; use --training.device auto") from None
+        raise InputError(f"there is no device {name!r} on this machine; use --device auto") from None
     return device
 
 

@@ -1,5 +1,6 @@
 """What a person sees of a run: sentences, and a live line with speed, loss and time left."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -63,7 +64,8 @@ class Display:
     def line(self, event: dict[str, Any], left: float | None) -> str:
         seconds = self.recent[-1][0] - self.recent[0][0]
         tokens = sum(t for _, t, _ in list(self.recent)[1:])
-        loss = sum(loss for _, _, loss in self.recent) / len(self.recent)
+        losses = [loss for _, _, loss in self.recent if math.isfinite(loss)]
+        loss = sum(losses) / len(losses) if losses else math.nan
         speed = f"{tokens / seconds:,.0f} tokens/s" if seconds else "measuring speed"
         ahead = f", {duration(left)} left" if left is not None else ""
         return (
