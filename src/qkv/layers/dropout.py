@@ -8,7 +8,7 @@ class Dropout(nn.Module):
     """Srivastava et al. 2014: in training, zero each value with probability p and scale the rest by 1 / (1 - p).
 
     Differs: p is rounded to 256ths, since one byte decides each value. torch draws 32 random bits for each value, one
-    after the other on a CPU; eight values from every 64 bits take a third of that time.
+    after the other on a CPU; here every 64 bits decide eight values.
     """
 
     def __init__(self, p: float) -> None:
