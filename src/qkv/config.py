@@ -19,6 +19,8 @@ Tree = dict[str, Any]
 
 def setting(default: Any, about: str) -> Any:
     """A field of a settings dataclass, with the sentence that `--help` shows for it."""
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=default.copy, metadata={"about": about})
     return dataclasses.field(default=default, metadata={"about": about})
 
 
@@ -83,6 +85,11 @@ def parse_call(spec: str) -> tuple[str, dict[str, Any]]:
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     raise InputError(f"{spec[:80]!r} does not name a part; write name or name(key=value), for example 'sinusoidal'")
+
+
+def to_call(name: str, options: Mapping[str, Any]) -> str:
+    """The text that `parse_call` reads back."""
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in options.items())})" if options else name
 
 
 def build(table: Mapping[str, Callable[..., T]], spec: str, *args: Any) -> T:

@@ -5,8 +5,23 @@ width, F feed-forward width, V vocabulary, W beams.
 """
 
 from qkv.attention.cache import KeyValues
-from qkv.attention.masks import causal, from_blocked, padding
-from qkv.attention.multi_head import ATTENTIONS, AttentionSizes, MultiHead
-from qkv.attention.scaled_dot import ScaledDot
+from qkv.attention.choose import ATTENTIONS, STRUCTURES, build_attention
+from qkv.attention.masks import causal, from_blocked, padding, sentence_numbers
+from qkv.attention.multi_head import AttentionSizes, MultiHead
+from qkv.attention.scores import SCORES
+from qkv.attention.soft import Soft
 
-__all__ = ["ATTENTIONS", "AttentionSizes", "KeyValues", "MultiHead", "ScaledDot", "causal", "from_blocked", "padding"]
+__all__ = [
+    "ATTENTIONS",
+    "SCORES",
+    "STRUCTURES",
+    "AttentionSizes",
+    "KeyValues",
+    "MultiHead",
+    "Soft",
+    "build_attention",
+    "causal",
+    "from_blocked",
+    "padding",
+    "sentence_numbers",
+]

@@ -5,13 +5,8 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from qkv.attention.cache import KeyValues
-from qkv.attention.scaled_dot import ScaledDot
-from qkv.config import build
+from qkv.attention.choose import build_attention
 from qkv.positions import NO_POSITION, Places, Position, Sizes
-
-ATTENTIONS: dict[str, type[ScaledDot]] = {
-    "scaled_dot": ScaledDot,
-}
 
 
 class AttentionSizes(Sizes, Protocol):
@@ -24,16 +19,20 @@ class AttentionSizes(Sizes, Protocol):
 
 
 class MultiHead(nn.Module):
-    """Vaswani et al. 2017, section 3.2.2: Concat(head_1..head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)."""
+    """Vaswani et al. 2017, section 3.2.2: Concat(head_1..head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    def __init__(self, c: AttentionSizes) -> None:
+    `attention` names the part that runs in each head (the model's own setting unless given), `use` says where in the
+    model it stands: encoder, decoder or memory.
+    """
+
+    def __init__(self, c: AttentionSizes, *, attention: str = "", use: str = "encoder") -> None:
         super().__init__()
-        self.n_heads = c.n_heads
-        self.query = nn.Linear(c.d_model, c.d_model, bias=c.attention_bias)
-        self.key = nn.Linear(c.d_model, c.d_model, bias=c.attention_bias)
-        self.value = nn.Linear(c.d_model, c.d_model, bias=c.attention_bias)
-        self.output = nn.Linear(c.d_model, c.d_model, bias=c.attention_bias)
-        self.attend = build(ATTENTIONS, c.attention)
+        self.n_heads, inner = c.n_heads, c.n_heads * c.head_width
+        self.query = nn.Linear(c.d_model, inner, bias=c.attention_bias)
+        self.key = nn.Linear(c.d_model, inner, bias=c.attention_bias)
+        self.value = nn.Linear(c.d_model, inner, bias=c.attention_bias)
+        self.output = nn.Linear(inner, c.d_model, bias=c.attention_bias)
+        self.attend = build_attention(attention or c.attention, c, use)
 
     def forward(
         self,
@@ -55,7 +54,8 @@ class MultiHead(nn.Module):
             there = memory
             seen = seen or KeyValues()
             k, v = seen.keep(lambda: (self.heads(self.key(there)), self.heads(self.value(there))))
-        context = self.attend(q, k, v, mask, position.score(q, k, at))  # (B, H, T, K)
+            at = at.over(memory)
+        context = self.attend(q, k, v, at, mask, position)  # (B, H, T, K)
         joined: Tensor = self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
         return joined
 

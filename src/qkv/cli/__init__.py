@@ -7,16 +7,22 @@ from cyclopts import CycloptsError
 
 from qkv.cli import show, train, translate  # noqa: F401 - their commands join the application
 from qkv.cli.app import app
-from qkv.errors import InputError
+from qkv.errors import InputError, nearest
+from qkv.models import MODELS
 
-SECTIONS = ("--model", "--data", "--objective", "--training")
+SECTIONS = {
+    "--model": "--model.d-model 256",
+    "--data": "--data.vocab-size 4000",
+    "--objective": "--objective.label-smoothing 0",
+    "--training": "--training.learning-rate 0.001",
+}
 
 
 def main() -> None:
     """Run a command; whatever a person did wrong ends in one sentence and a non-zero exit."""
     try:
-        check_sections(sys.argv[1:])
-        code = app(sys.argv[1:], result_action="return_value", exit_on_error=False, print_error=False)
+        arguments = spell_out(sys.argv[1:])
+        code = app(arguments, result_action="return_value", exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except CycloptsError as error:
         code = fail(" ".join(str(error).split()), 2)
@@ -39,15 +45,26 @@ def main() -> None:
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
-def check_sections(arguments: list[str]) -> None:
-    """`train --model x` would be read as the first setting of that section."""
-    for argument in arguments[1:] if arguments[:1] == ["train"] else []:
-        name = argument.partition("=")[0]
-        if name in SECTIONS:
+def spell_out(arguments: list[str]) -> list[str]:
+    """`train --model recurrent` names an architecture; alone, other sections would take it as their first setting."""
+    if arguments[:1] != ["train"]:
+        return arguments
+    spelled: list[str] = []
+    for i, argument in enumerate(arguments):
+        name, has_value, value = argument.partition("=")
+        if name not in SECTIONS:
+            spelled.append(argument)
+            continue
+        given = value if has_value else next(iter(arguments[i + 1 : i + 2]), "")
+        if name != "--model":
+            raise InputError(f"{name} is a section of settings; name one of them, for example {SECTIONS[name]}")
+        if given not in MODELS:
             raise InputError(
-                f"{name} is a section of settings; name one of them, for example --model.d-model 256, "
-                "or give --out to name the model folder"
+                f"--model {given}: there is no such architecture; {nearest(given, MODELS)} "
+                "(for sizes use --model.d-model 256 and the like, for the folder --out)"
             )
+        spelled.append(f"--architecture={value}" if has_value else "--architecture")
+    return spelled
 
 
 def fail(sentence: str, code: int = 1) -> int:

@@ -8,21 +8,22 @@ from cyclopts import Parameter
 
 from qkv import demo as demonstration
 from qkv.cli.app import MULTIPLE, PLAIN, app
-from qkv.models import PRESETS, TransformerConfig
+from qkv.models import MODELS
 from qkv.objectives import Translation
 from qkv.training import DataConfig, TrainingConfig
 from qkv.training import train as run
 
 
-def flags(config: type[Any], **more: Any) -> Any:
-    """The flags of a settings dataclass: only those that are given reach the command, as a tree."""
+def flags(*configs: type[Any], **more: Any) -> Any:
+    """The flags of settings dataclasses: only those that are given reach the command, as a tree."""
     fields = {
         field.name: Annotated[field.type, Parameter(help=field.metadata.get("about", ""))]
+        for config in reversed(configs)
         for field in dataclasses.fields(config)
         if not dataclasses.is_dataclass(field.type)
     }
     make: Any = TypedDict
-    return make(f"{config.__name__}Flags", {**fields, **more}, total=False)
+    return make(f"{configs[0].__name__}Flags", {**fields, **more}, total=False)
 
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     ObjectiveFlags = dict[str, Any]
     TrainingFlags = dict[str, Any]
 else:
-    PRESET = Annotated[str, Parameter(help=f"sizes to begin with: {', '.join(PRESETS)}")]
-    ModelFlags = flags(TransformerConfig, preset=PRESET)
+    presets = dict.fromkeys(preset for model in MODELS.values() for preset in model.presets)
+    PRESET = Annotated[str, Parameter(help=f"sizes to begin with: {', '.join(presets)}")]
+    ModelFlags = flags(*(model.config_class for model in MODELS.values()), preset=PRESET)
     DataFlags, ObjectiveFlags, TrainingFlags = flags(DataConfig), flags(Translation), flags(TrainingConfig)
 
 
@@ -51,6 +53,7 @@ def train(
     seed: int | None = None,
     device: str | None = None,
     restart: Annotated[bool, PLAIN] = False,
+    architecture: Annotated[str | None, Parameter(show=False)] = None,
     model: ModelFlags | None = None,
     data: DataFlags | None = None,
     objective: ObjectiveFlags | None = None,
@@ -62,6 +65,7 @@ def train(
       qkv train pairs.tmx --from en --to de
       qkv train train.en train.de --valid val.en val.de --out model --minutes 30
       qkv train --recipe multi30k-en-de --model.d-model 256
+      qkv train pairs.tmx --from en --to de --model recurrent
 
     Parameters
     ----------
@@ -91,6 +95,7 @@ def train(
     given = {"minutes": minutes, "epochs": epochs, "steps": steps, "device": device}
     limits = {name: value for name, value in given.items() if value is not None}
     sections: dict[str, Any] = {
+        "architecture": architecture,
         "model": model or {},
         "data": {**(data or {}), **({"seed": seed} if seed is not None else {})},
         "objective": objective or {},

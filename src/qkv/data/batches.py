@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -39,6 +39,14 @@ class Place:
 
 
 START = Place()
+
+
+class Stream(Protocol):
+    """Batches without end, the same for the same seed wherever one begins: what training reads."""
+
+    def count(self, epoch: int) -> int: ...
+    def largest(self) -> Any: ...
+    def stream(self, place: Place = START) -> Iterator[tuple[Any, Place]]: ...
 
 
 class Batches:

@@ -15,6 +15,10 @@ class BlockSizes(AttentionSizes, FeedForwardSizes, Protocol):
     def dropout(self) -> float: ...
     @property
     def norm(self) -> Literal["post", "pre"]: ...
+    @property
+    def encoder_attention(self) -> str: ...
+    @property
+    def memory_attention(self) -> str: ...
 
 
 class Seen:
@@ -33,11 +37,13 @@ class Block(nn.Module):
 
     def __init__(self, c: BlockSizes, *, has_memory: bool) -> None:
         super().__init__()
-        self.attention = MultiHead(c)
+        self.attention = (
+            MultiHead(c, use="decoder") if has_memory else MultiHead(c, attention=c.encoder_attention, use="encoder")
+        )
         self.attention_residual = Residual(c.d_model, c.dropout, c.norm)
         self.has_memory = has_memory
         if has_memory:
-            self.memory_attention = MultiHead(c)
+            self.memory_attention = MultiHead(c, attention=c.memory_attention, use="memory")
             self.memory_residual = Residual(c.d_model, c.dropout, c.norm)
         self.feed_forward = FeedForward(c)
         self.feed_forward_residual = Residual(c.d_model, c.dropout, c.norm)

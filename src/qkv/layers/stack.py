@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from qkv.config import build
 from qkv.layers.block import Block, BlockSizes, Seen
 from qkv.layers.dropout import Dropout
-from qkv.positions import POSITIONS, Places
+from qkv.positions import POSITIONS, Places, Position
 
 
 class Stack(nn.Module):
@@ -13,10 +13,18 @@ class Stack(nn.Module):
 
     def __init__(self, c: BlockSizes, *, layers: int, position: str, has_memory: bool) -> None:
         super().__init__()
-        self.position = build(POSITIONS, position, c)
+        first = build(POSITIONS, position, c)
+        more = [build(POSITIONS, position, c) for _ in range(layers - 1 if first.per_layer else 0)]
+        self.positions = nn.ModuleList([first, *more])  # one for all layers, or one for each
         self.dropout = Dropout(c.dropout)
         self.blocks = nn.ModuleList(Block(c, has_memory=has_memory) for _ in range(layers))
         self.norm = nn.LayerNorm(c.d_model) if c.norm == "pre" else nn.Identity()
+
+    @property
+    def position(self) -> Position:
+        """The one that touches the embeddings."""
+        first: Position = self.positions[0]  # type: ignore[assignment]
+        return first
 
     def forward(
         self,
@@ -29,6 +37,7 @@ class Stack(nn.Module):
     ) -> Tensor:
         x = self.dropout(self.position.embed(x, at))  # (B, T, D)
         for i, block in enumerate(self.blocks):
-            x = block(x, at, self.position, mask, memory, memory_mask, seen[i] if seen else None)
+            position = self.positions[i % len(self.positions)]
+            x = block(x, at, position, mask, memory, memory_mask, seen[i] if seen else None)
         normed: Tensor = self.norm(x)
         return normed

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from qkv.attention import MultiHead
+from qkv.attention import Soft
 
 
 class Maps(dict[str, Tensor]):
@@ -39,8 +39,8 @@ def record_attention(watched: Any) -> Iterator[Maps]:
 
         return hook
 
-    watching = [(name, module) for name, module in model.named_modules() if isinstance(module, MultiHead)]
-    handles = [module.attend.register_forward_hook(keep(name)) for name, module in watching]
+    watching = [(name, module) for name, module in model.named_modules() if isinstance(module, Soft)]
+    handles = [module.register_forward_hook(keep(name.removesuffix(".attend"))) for name, module in watching]
     try:
         yield maps
     finally:

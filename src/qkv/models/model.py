@@ -1,7 +1,7 @@
 """What training and decoding ask of a model, whatever its architecture."""
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
@@ -17,6 +17,7 @@ class Outputs:
 
     hidden: Tensor
     vocabulary: Vocabulary
+    choices: list[Any] = field(default_factory=list)  # what hard attentions have drawn
 
     @property
     def logits(self) -> Tensor:
@@ -45,12 +46,17 @@ class Decodable(Protocol):
 class Model(nn.Module):
     """An encoder-decoder, made from its settings alone."""
 
-    config_class: type[Any]
+    config_class: ClassVar[type[Any]]
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}  # names of sizes -> settings
     config: Any
 
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.config = config
+
+    def sizes(self) -> str:
+        """The sizes that a person wants to see at a glance."""
+        raise NotImplementedError
 
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
         """Source ids (B, S) and target ids (B, T), both padded: for each target token, what should come next."""

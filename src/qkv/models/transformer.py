@@ -6,8 +6,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from qkv.attention import causal, padding
+from qkv.attention import build_attention, causal, padding, sentence_numbers
 from qkv.config import build, setting
+from qkv.errors import InputError
 from qkv.layers import Embedding, Seen, Stack, Vocabulary
 from qkv.models.model import Model, Outputs
 from qkv.positions import POSITIONS, Places
@@ -23,6 +24,7 @@ class TransformerConfig:
     d_model: int = setting(512, "width of the vectors that pass between blocks")
     d_ff: int = setting(2048, "width inside the feed-forward networks")
     n_heads: int = setting(8, "attention heads; d_model must be divisible by it")
+    d_k: int = setting(0, "width of each head; 0 for d_model / n_heads")
     encoder_layers: int = setting(6, "blocks of the encoder")
     decoder_layers: int = setting(6, "blocks of the decoder")
     dropout: float = setting(0.1, "dropout of every sub-layer's output and of the embeddings")
@@ -32,20 +34,29 @@ class TransformerConfig:
     )
     position: str = setting("sinusoidal", "any name that `qkv list positions` prints, e.g. learned(length=64)")
     attention: str = setting("scaled_dot", "any name that `qkv list attention` prints, e.g. scaled_dot(dropout=0.1)")
+    encoder_attention: str = setting("", "another attention for the encoder; empty for the same")
+    memory_attention: str = setting("", "another attention for the decoder over the source; empty for the same")
+    sentence_ends: list[int] = setting([], "ids after which a new sentence begins (read from the tokenizer)")
     attention_bias: bool = setting(False, "biases in the attention projections (fairseq and Marian have them)")
     tied: Literal["all", "decoder", "none"] = setting("all", "which of source, target and output tables are one")
     output_bias: bool = setting(False, "a bias for each word of the vocabulary (Marian has one)")
     max_length: int = setting(1024, "longest sentence in tokens that the model takes")
 
     def __post_init__(self) -> None:
-        if self.d_model % self.n_heads:
+        if not self.d_k and self.d_model % self.n_heads:
             raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}")
         for name in ("vocab_size", "d_model", "d_ff", "n_heads", "encoder_layers", "decoder_layers", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.d_k < 0:
+            raise ValueError(f"d_k must be a width, or 0 for d_model / n_heads, not {self.d_k}")
         for name in ("dropout", "activation_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+
+    @property
+    def head_width(self) -> int:
+        return self.d_k or self.d_model // self.n_heads
 
 
 # base and big: Table 3 of the paper; tiny: the published text-only Multi30k baseline of 2.6 M parameters.
@@ -75,6 +86,7 @@ class Transformer(Model):
     """Vaswani et al. 2017, Figure 1: an encoder stack over the source, a decoder stack over target and memory."""
 
     config_class = TransformerConfig
+    presets = PRESETS
     config: TransformerConfig
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -84,6 +96,11 @@ class Transformer(Model):
         self.target = self.source if c.tied == "all" else Embedding(c.vocab_size, c.d_model)
         self.encoder = Stack(c, layers=c.encoder_layers, position=c.position, has_memory=False)
         self.decoder = Stack(c, layers=c.decoder_layers, position=c.position, has_memory=True)
+        if self.encoder.position.needs_tree:
+            raise InputError(
+                f"{c.position!r} needs a dependency tree for each sentence, which translation pairs do not have; "
+                "use qkv train --task heads, or another position"
+            )
         tied = None if c.tied == "none" else self.target
         self.vocabulary = Vocabulary(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
         for module in self.modules():
@@ -93,24 +110,31 @@ class Transformer(Model):
                     nn.init.zeros_(module.bias)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
-        memory, memory_mask = self.encode(src)
-        at = Places.span(0, tgt.size(1), tgt.device)
+        choices: list[Any] = []
+        memory, memory_mask = self.encode(src, choices)
+        at = Places.span(0, tgt.size(1), tgt.device, causal=True, choices=choices)
         # Padding stands at the end, so no real token sees it through the causal mask.
         hidden = self.decoder(self.target(tgt), at, causal(at), memory, memory_mask)
-        return Outputs(hidden, self.vocabulary)
+        return Outputs(hidden, self.vocabulary, choices)
 
-    def encode(self, src: Tensor) -> tuple[Tensor, Tensor]:
+    def encode(self, src: Tensor, choices: list[Any] | None = None) -> tuple[Tensor, Tensor]:
         """The memory (B, S, D) and its mask (B, 1, 1, S)."""
         mask = padding(src, PAD)
-        at = Places.span(0, src.size(1), src.device)
+        sentence = sentence_numbers(src, self.config.sentence_ends) if self.config.sentence_ends else None
+        at = Places.span(0, src.size(1), src.device, sentence=sentence, choices=[] if choices is None else choices)
         return self.encoder(self.source(src), at, mask), mask
 
     def start(self, src: Tensor) -> TransformerState:
         memory, memory_mask = self.encode(src)
         return TransformerState(memory, memory_mask, len(self.decoder.blocks))
 
+    def sizes(self) -> str:
+        c = self.config
+        layers = f"{c.encoder_layers}+{c.decoder_layers} layers"
+        return f"d_model {c.d_model}, {layers}, {c.n_heads} heads, dropout {c.dropout}"
+
     def step(self, tokens: Tensor, state: TransformerState) -> Tensor:
-        at = Places.span(state.length, state.length + 1, tokens.device)
+        at = Places.span(state.length, state.length + 1, tokens.device, causal=True)
         x = self.target(tokens[:, None])  # (B, 1, D)
         hidden = self.decoder(x, at, None, state.memory, state.memory_mask, state.seen)
         state.length += 1
@@ -120,15 +144,20 @@ class Transformer(Model):
 
 def parameter_count(c: TransformerConfig) -> int:
     """The closed form of section B of the paper's Table 3: what `Transformer(c)` holds, without building it."""
-    d, f, bias = c.d_model, c.d_ff, int(c.attention_bias)
-    attention = 4 * (d * d + bias * d)
+    d, f, inner, bias = c.d_model, c.d_ff, c.n_heads * c.head_width, int(c.attention_bias)
+    attention = 4 * d * inner + bias * (3 * inner + d)
     feed_forward = 2 * d * f + f + d
-    encoder = c.encoder_layers * (attention + feed_forward + 2 * 2 * d)
-    decoder = c.decoder_layers * (2 * attention + feed_forward + 3 * 2 * d)
+    with torch.device("meta"):  # what a chosen part brings along: its size without its weights
+        position = build(POSITIONS, c.position, c)
+        own, read, memory = (
+            count_parameters(build_attention(other or c.attention, c, use))
+            for other, use in (("", "decoder"), (c.encoder_attention, "encoder"), (c.memory_attention, "memory"))
+        )
+    encoder = c.encoder_layers * (attention + read + feed_forward + 2 * 2 * d)
+    decoder = c.decoder_layers * (2 * attention + own + memory + feed_forward + 3 * 2 * d)
     last_norms = 2 * 2 * d if c.norm == "pre" else 0
     tables = {"all": 1, "decoder": 2, "none": 3}[c.tied] * c.vocab_size * d
-    with torch.device("meta"):  # sizes without weights
-        positions = 2 * count_parameters(build(POSITIONS, c.position, c))
+    positions = count_parameters(position) * (c.encoder_layers + c.decoder_layers if position.per_layer else 2)
     return encoder + decoder + last_norms + tables + positions + int(c.output_bias) * c.vocab_size
 
 

@@ -7,18 +7,10 @@ from torch import Tensor
 from qkv.config import setting
 from qkv.data import Batch
 from qkv.models import Outputs
+from qkv.objectives.objective import Loss
 from qkv.objectives.smoothing import Form, chunked_cross_entropy
 
 PAD = 0
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A loss summed over real tokens, what it is made of, and how many tokens there were."""
-
-    total: Tensor
-    parts: dict[str, Tensor]
-    tokens: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +28,10 @@ class Translation:
         """The model reads <s> y1 .. yn and is asked for y1 .. yn </s>: ((src, tgt), labels)."""
         return (batch.src, batch.tgt[:, :-1]), batch.tgt[:, 1:]
 
+    def count(self, labels: Tensor) -> int:
+        """How many real tokens are asked for."""
+        return int((labels != PAD).sum())
+
     def loss(self, outputs: Outputs, labels: Tensor) -> Loss:
         """Summed over the real tokens of labels (B, T); divide by `tokens` for the mean."""
         table = outputs.vocabulary
@@ -48,4 +44,4 @@ class Translation:
             form=self.smoothing_form,
             pad=PAD,
         )
-        return Loss(total, {"likelihood": likelihood}, int((labels != PAD).sum()))
+        return Loss(total, {"likelihood": likelihood}, self.count(labels))

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from qkv.errors import InputError
-from qkv.positions.position import Places, Position, Sizes
+from qkv.positions.places import Places
+from qkv.positions.position import Position, Sizes
 
 
 class Learned(Position):

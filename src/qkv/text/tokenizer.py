@@ -49,6 +49,7 @@ FRAME: dict[str, Any] = {
 }
 
 Model = dict[str, Any]  # the "model" part of a tokenizer.json
+SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
 
 class Tokenizer:
@@ -114,6 +115,10 @@ class Tokenizer:
         """What a person reads for each id: a space is shown as ▁, and what cannot be printed is escaped."""
         self._check(ids)
         return [_visible(str(self._rust.id_to_token(number))) for number in ids]
+
+    def sentence_ends(self) -> list[int]:
+        """The ids of the pieces that end a sentence."""
+        return [number for number, piece in enumerate(self.pieces(range(len(self)))) if piece.strip() in SENTENCE_ENDS]
 
     def __len__(self) -> int:
         return self._size

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from qkv.config import Tree, merge, read_toml
 from qkv.data import Batches, Corpus
 from qkv.errors import InputError
 from qkv.files import alone, remove, write_text
-from qkv.models import MODELS, PRESETS, Model, count_parameters
+from qkv.models import MODELS, Model, count_parameters
 from qkv.text import languages
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoint, prepare
@@ -25,7 +25,7 @@ from qkv.training.display import Display, duration
 from qkv.training.judge import Judge
 from qkv.training.log import Log
 from qkv.training.recipes import find
-from qkv.training.settings import Settings, check, complete, paths
+from qkv.training.settings import Settings, check, complete, paths, spelled_out
 from qkv.training.toml import to_toml
 from qkv.training.trainer import Hooks, Trainer
 
@@ -139,11 +139,13 @@ class Run:
         has_limit = any(limits.get(name) for name in ("steps", "epochs", "minutes"))
         device = choose_device(partial.training.device)
         chosen = choose(Known(survey.report.kept, survey.characters), device, has_limit)
+        known = ["preset", *(field.name for field in fields(partial.model))]
+        chosen["model"] = {key: value for key, value in chosen["model"].items() if key in known}
         tree = merge(names, chosen, self.asked)
         settings = complete(tree, self.where)
         MODELS[settings.architecture](settings.model)  # what cannot be built is refused before anything is written
         tokenizer = prepare.learn_tokenizer(settings.data, survey.sample)
-        tree = merge(tree, {"model": self.fitting(settings, len(tokenizer))})
+        tree = merge(tree, {"model": self.fitting(settings, tokenizer)})
         settings = complete(tree, self.where)
         with checkpoint.explained(self.out), self.display.counting("encoding", survey.report.kept) as tick:
             tokenizer.save(self.place / "tokenizer.json")
@@ -157,9 +159,9 @@ class Run:
             )
         return settings
 
-    def fitting(self, settings: Settings, vocabulary: int) -> Tree:
+    def fitting(self, settings: Settings, tokenizer: Tokenizer) -> Tree:
         """What of the model follows from the data."""
-        asked = self.asked.get("model", {})
+        asked, vocabulary = self.asked.get("model", {}), len(tokenizer)
         if asked.get("vocab_size", vocabulary) != vocabulary:
             raise InputError(
                 f"model.vocab_size is {asked['vocab_size']}, but the tokenizer has {vocabulary} entries; leave it out"
@@ -167,7 +169,10 @@ class Run:
         longest = settings.data.max_length + 2
         if asked.get("max_length", longest) < longest:
             raise InputError(f"model.max_length must be at least {longest}: data.max_length and two more; leave it out")
-        return {"vocab_size": vocabulary, "max_length": asked.get("max_length", max(longest, 256))}
+        fitted: Tree = {"vocab_size": vocabulary, "max_length": asked.get("max_length", max(longest, 256))}
+        if "scope" in getattr(settings.model, "encoder_attention", ""):
+            fitted["sentence_ends"] = tokenizer.sentence_ends()
+        return fitted
 
     def tell_findings(self, survey: prepare.Survey) -> None:
         report = survey.report
@@ -211,9 +216,8 @@ class Run:
         direction = f"{settings.source or 'source'} -> {settings.target or 'target'}"
         self.say(f"{direction}: {pairs:,} pairs to train on, {held_out:,} to validate; {m.vocab_size:,} sub-words")
         self.say(
-            f"{settings.architecture} of {count_parameters(model) / 1e6:.1f} M parameters (d_model {m.d_model}, "
-            f"{m.encoder_layers}+{m.decoder_layers} layers, {m.n_heads} heads, dropout {m.dropout}), batches of "
-            f"{settings.data.batch_tokens:,} tokens, on {t.device} in {str(t.precision).removeprefix('torch.')}"
+            f"{settings.architecture} of {count_parameters(model) / 1e6:.1f} M parameters ({model.sizes()}), batches "
+            f"of {settings.data.batch_tokens:,} tokens, on {t.device} in {str(t.precision).removeprefix('torch.')}"
         )
         if went_on:
             self.say(f"going on from step {t.now.step:,} ({duration(t.now.seconds)} of training so far)")
@@ -288,6 +292,5 @@ def check_out(out: Path) -> None:
 
 def asked_model(asked: Tree) -> Tree:
     """What is asked of the model, its preset spelled out but for dropout, which follows the size of the corpus."""
-    model = dict(asked.get("model", {}))
-    sizes = PRESETS[model.pop("preset")] if "preset" in model else {}
-    return {**{key: value for key, value in sizes.items() if key != "dropout"}, **model}
+    model = asked.get("model", {})
+    return {key: value for key, value in spelled_out(asked, "settings").items() if key != "dropout" or key in model}

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from qkv.config import Tree, build, check_keys, from_tree, setting
 from qkv.errors import InputError, nearest
-from qkv.models import MODELS, PRESETS, TransformerConfig
+from qkv.models import MODELS, Model, TransformerConfig
 from qkv.objectives import OBJECTIVES, Translation
 from qkv.text.doctor import Rules
 from qkv.training.averaging import AVERAGES
@@ -56,7 +56,9 @@ class TrainingConfig:
     clip: float = setting(1.0, "longest gradient; 0 for no limit")
     accumulate: int = setting(1, "batches for one step of the optimiser")
     average: str = setting("running", "weights that are validated and kept: running(decay=..), last(n=5) or none")
-    best_by: Literal["loss", "bleu"] = setting("loss", "the validation figure that decides which weights are kept")
+    best_by: Literal["loss", "bleu", "accuracy"] = setting(
+        "loss", "the validation figure that decides which weights are kept"
+    )
     patience: int = setting(10, "stop after this many validations without a better one; 0 for never")
     steps: int = setting(0, "stop after this many steps; 0 for no limit")
     epochs: float = setting(0.0, "stop after this many passes over the data; 0 for no limit")
@@ -101,34 +103,45 @@ class Settings:
     architecture: str = "transformer"
     objective_name: str = "translation"
     data: DataConfig = field(default_factory=DataConfig)
-    model: TransformerConfig = field(default_factory=TransformerConfig)
+    model: Any = field(default_factory=TransformerConfig)  # settings of the architecture's own class
     objective: Translation = field(default_factory=Translation)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
 
 def check(tree: Mapping[str, Any], where: str) -> None:
     """Refuse an unknown key at once, before any data is read."""
-    shown = dict(tree)
     for section in ("data", "model", "objective", "training"):
-        if not isinstance(shown.get(section, {}), Mapping):
-            raise InputError(f"{where}: {section} is {shown[section]!r}; it must be a table of settings")
-    model = dict(shown.get("model", {}))
-    preset = model.pop("preset", "base")
-    if not isinstance(preset, str) or preset not in PRESETS:
-        raise InputError(f"{where}: unknown preset {preset!r}; {nearest(str(preset), PRESETS)}")
+        if not isinstance(tree.get(section, {}), Mapping):
+            raise InputError(f"{where}: {section} is {tree[section]!r}; it must be a table of settings")
     for key, table in (("architecture", MODELS), ("objective_name", OBJECTIVES)):
-        name = str(shown.get(key, next(iter(table))))
+        name = str(tree.get(key, next(iter(table))))
         if name not in table:
             raise InputError(f"{where}: unknown {key} {name!r}; {nearest(name, table)}")
-    check_keys(Settings, {**shown, "model": model}, where)
+    check_keys(Settings, {key: value for key, value in tree.items() if key != "model"}, where)
+    check_keys(architecture(tree).config_class, spelled_out(tree, where), where, "model.")
 
 
 def complete(tree: Mapping[str, Any], where: str) -> Settings:
     """Settings from plain data; `model.preset` names the sizes that other keys of [model] change."""
     check(tree, where)
-    model: Tree = dict(tree.get("model", {}))
-    preset = PRESETS[model.pop("preset")] if "preset" in model else {}
-    return from_tree(Settings, {**tree, "model": {**preset, **model}}, where)
+    model = from_tree(architecture(tree).config_class, spelled_out(tree, where), f"{where}: model")
+    rest = {key: value for key, value in tree.items() if key != "model"}
+    return replace(from_tree(Settings, rest, where), model=model)
+
+
+def architecture(tree: Mapping[str, Any]) -> type[Model]:
+    return MODELS[str(tree.get("architecture", next(iter(MODELS))))]
+
+
+def spelled_out(tree: Mapping[str, Any], where: str) -> Tree:
+    """The keys of [model], with those of its preset."""
+    model, presets = dict(tree.get("model", {})), architecture(tree).presets
+    if "preset" not in model:
+        return model
+    preset = model.pop("preset")
+    if not isinstance(preset, str) or preset not in presets:
+        raise InputError(f"{where}: unknown preset {preset!r}; {nearest(str(preset), presets)}")
+    return {**presets[preset], **model}
 
 
 def paths(names: list[str]) -> list[Path]:

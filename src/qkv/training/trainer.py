@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from qkv.config import build
-from qkv.data import Batch, Batches, Place
+from qkv.data import Place, Stream
 from qkv.errors import InputError
-from qkv.models import Model
-from qkv.objectives import Translation
+from qkv.objectives import Objective
 from qkv.training import checkpoint
 from qkv.training.averaging import AVERAGES
 from qkv.training.device import choose_device, choose_precision
@@ -48,8 +47,8 @@ class Progress:
 class Hooks:
     """What the loop calls out to. None of it may change the course of training."""
 
-    validate: Callable[[Model], dict[str, float]]  # figures of a model on the validation set
-    save_model: Callable[[Model, Path], None]  # a model folder
+    validate: Callable[[Any], dict[str, float]]  # figures of a model on the validation set
+    save_model: Callable[[Any, Path], None]  # a model folder
     report: Callable[[dict[str, Any]], None]  # an event for log and display
     out: Path
 
@@ -57,7 +56,9 @@ class Hooks:
 class Trainer:
     """Adam on an objective, under a schedule, with averaged weights, validations, checkpoints and early stopping."""
 
-    def __init__(self, model: Model, objective: Translation, batches: Batches, c: TrainingConfig, hooks: Hooks) -> None:
+    def __init__(
+        self, model: nn.Module, objective: Objective, batches: Stream, c: TrainingConfig, hooks: Hooks
+    ) -> None:
         self.c, self.hooks, self.objective, self.batches = c, hooks, objective, batches
         if c.threads:
             torch.set_num_threads(c.threads)
@@ -101,7 +102,7 @@ class Trainer:
         self.save()
         return reason
 
-    def step(self, batches: list[Batch]) -> dict[str, Any]:
+    def step(self, batches: list[Any]) -> dict[str, Any]:
         """One step of the optimiser on one or more batches, weighted by their real tokens."""
         self.now.step += 1
         rate = self.c.learning_rate * self.schedule(self.now.step, self.progress())
@@ -121,10 +122,10 @@ class Trainer:
         figures = {"step": self.now.step, "epoch": round(self.epoch(), 3), "loss": loss, "learning_rate": rate}
         return figures | {"gradient": float(norm), "tokens": tokens, "seconds": round(self.now.seconds, 2)}
 
-    def gradients(self, batches: list[Batch]) -> tuple[float, int]:
+    def gradients(self, batches: list[Any]) -> tuple[float, int]:
         """Mean loss over the real tokens of all the batches, its gradients left on the parameters."""
         prepared = [self.objective.prepare(batch.to(self.device)) for batch in batches]
-        tokens = sum(int((labels != 0).sum()) for _, labels in prepared)
+        tokens = sum(self.objective.count(labels) for _, labels in prepared)
         total = 0.0
         for inputs, labels in prepared:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision is torch.bfloat16):
@@ -133,7 +134,7 @@ class Trainer:
             total += float(loss.total.detach()) / tokens
         return total, tokens
 
-    def skip(self, batches: list[Batch]) -> None:
+    def skip(self, batches: list[Any]) -> None:
         """A loss or gradient that is not a number: leave the batch out, name it, go back if it keeps happening."""
         self.now.bad += 1
         self.now.bad_in_a_row += 1
@@ -187,7 +188,7 @@ class Trainer:
         self.average.at_validation(self.model)
         with averaged(self.model, self.average.weights(self.model)):
             figures = self.hooks.validate(self.model)
-            value = figures["bleu"] if self.c.best_by == "bleu" else -figures["loss"]
+            value = -figures["loss"] if self.c.best_by == "loss" else figures[self.c.best_by]
             is_best = value > (-math.inf if self.now.best is None else self.now.best)  # never, if not a number
             if is_best:
                 self.now.best, self.now.best_step, self.now.stale = value, self.now.step, 0
