@@ -35,5 +35,6 @@ def look_at(translator: Translator, source: str, target: str | None = None) -> L
     with record_attention(translator) as maps:
         translator.model(torch.tensor([[*src, EOS]], device=device), torch.tensor([[BOS, *tgt]], device=device))
     pieces = tokenizer.pieces
-    weights = {name: tensor[0].cpu() for name, tensor in maps.items()}
+    # A recurrent decoder attends once for each token: its calls are the rows of one map.
+    weights = {name: torch.cat(calls, dim=2)[0].cpu() for name, calls in maps.calls.items()}
     return Look([*pieces(src), "</s>"], [*pieces(tgt), "</s>"], weights)

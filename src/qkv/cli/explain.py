@@ -1,0 +1,74 @@
+"""qkv explain: the Q, K, V computation of one sentence, step by step."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from qkv.cli.app import PLAIN, app, out, print_json
+from qkv.decoding import Translator
+from qkv.errors import InputError
+from qkv.look import page
+from qkv.look.explain import explain as explain_model
+from qkv.look.steps import WORDS, worked_example
+
+EXAMPLE = " ".join(WORDS)
+
+
+@app.command
+def explain(
+    text: str = EXAMPLE,
+    *,
+    model: Path | None = None,
+    stack: Literal["encoder", "decoder"] = "encoder",
+    layer: int = 1,
+    head: int = 1,
+    unscaled: Annotated[bool, PLAIN] = False,
+    causal: Annotated[bool, PLAIN] = False,
+    json: Annotated[bool, PLAIN] = False,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+) -> None:
+    """Show how attention is computed: embeddings, q, k, v, scores, softmax, values, heads, residual, feed-forward.
+
+    For example:
+      qkv explain                                     the worked example "I am good", by hand
+      qkv explain "Two dogs play." --model model      a trained model's own numbers
+      qkv explain "Two dogs play." --model model --stack decoder --layer 2 --head 3 -o steps.html
+
+    Parameters
+    ----------
+    text
+        The sentence.
+    model
+        A model folder; without one, the worked example is shown.
+    stack
+        The encoder, which reads the sentence, or the decoder, which writes its translation.
+    layer
+        Which block, counted from 1.
+    head
+        Which head, counted from 1.
+    unscaled
+        Of the worked example: leave out the division by sqrt(d_k), as in the lecture.
+    causal
+        Of the worked example: mask the future, as in a decoder.
+    json
+        Print the numbers as JSON.
+    output
+        Write a page (.html) or a picture (.svg) instead of tables.
+    """
+    if model is None:
+        if text != EXAMPLE:
+            raise InputError(f'the worked example is "{EXAMPLE}"; for another sentence give a trained --model')
+        steps = worked_example(scaled=not unscaled, causal=causal)
+    elif unscaled or causal:
+        raise InputError("--unscaled and --causal are of the worked example; a model has its own scaling and masks")
+    else:
+        steps = explain_model(Translator.load(model), text, stack=stack, layer=layer, head=head)
+    if output is not None:
+        print(page.save(steps, output, f"How attention reads: {text}"))
+    elif json:
+        print_json([step.to_tree() for step in steps])
+    else:
+        for step in steps:
+            out.print(page.as_table(step))
+            out.print()

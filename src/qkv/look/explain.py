@@ -1,0 +1,159 @@
+"""The Q, K, V computation of one sentence, step by step, with a trained model's own numbers."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from qkv.decoding import Translator
+from qkv.errors import InputError
+from qkv.layers import Block, Stack
+from qkv.look.steps import Step, table
+from qkv.models import Transformer
+from qkv.text.doctor import normalise
+from qkv.text.tokenizer import BOS, EOS
+
+Which = Literal["encoder", "decoder"]
+
+
+@torch.no_grad()
+def explain(
+    translator: Translator, text: str, *, stack: Which = "encoder", layer: int = 1, head: int = 1
+) -> list[Step]:
+    """Embeddings, positions, q, k, v, scores, weights, context, heads, residual, norm and feed-forward of one block.
+
+    `layer` and `head` count from 1. The encoder explains the text itself, the decoder the translation that it writes.
+    """
+    model = translator.model
+    if not isinstance(model, Transformer):
+        raise InputError(f"only a transformer has these steps, not a {type(model).__name__.lower()} model")
+    chosen: Stack = getattr(model, stack)
+    for name, number, most in (("layer", layer, len(chosen.blocks)), ("head", head, model.config.n_heads)):
+        if not 1 <= number <= most:
+            raise InputError(f"there is no {name} {number} in this {stack}; give 1 to {most}")
+    if not normalise(text):
+        raise InputError('there is no text to explain; for example: qkv explain "I am good"')
+    src, tgt = ids_of(translator, text)
+    block: Block = chosen.blocks[layer - 1]  # type: ignore[assignment]
+    with watching(model, chosen, block) as seen:
+        model(src, tgt)
+    ids, first = (src, 0) if stack == "encoder" else (tgt, 1)
+    words = [*(["<s>"] * first), *translator.tokenizer.pieces(ids[0, first : None if first else -1].tolist())]
+    words += ["</s>"] if stack == "encoder" else []
+    return [*read(seen, words), *attended(seen, block, words, head - 1), *finished(seen, block, words)]
+
+
+def ids_of(translator: Translator, text: str) -> tuple[Tensor, Tensor]:
+    written = translator.translate(text)[0].text
+    encode, device = translator.tokenizer.encode, next(translator.model.parameters()).device
+    src, tgt = [*encode(normalise(text)), EOS], [BOS, *encode(normalise(written))]
+    return torch.tensor([src], device=device), torch.tensor([tgt], device=device)
+
+
+class Seen(dict[str, Any]):
+    """What went into and out of the parts of a block, by name; of several calls, the last."""
+
+
+@contextmanager
+def watching(model: Transformer, stack: Stack, block: Block) -> Iterator[Seen]:
+    """Hooks on the parts of one block; they are gone afterwards."""
+    seen, attention = Seen(), block.attention
+    parts: dict[str, nn.Module] = {
+        "embedding": model.source if stack is model.encoder else model.target,
+        "embedded": stack.dropout,
+        "block": block,
+        "attend": attention.attend,
+        "output": attention.output,
+        "attention_norm": block.attention_residual.norm,
+        "feed_forward_residual": block.feed_forward_residual,
+        "feed_forward_norm": block.feed_forward_residual.norm,
+        "expand": block.feed_forward.expand,
+        "contract": block.feed_forward.contract,
+    }
+
+    def keep(name: str) -> Any:
+        def hook(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+            if name != "embedding" or stack is not model.encoder:
+                seen[name] = inputs, output
+            else:  # a shared table is read for the source first, then for the target
+                seen.setdefault(name, (inputs, output))
+
+        return hook
+
+    handles = [part.register_forward_hook(keep(name)) for name, part in parts.items()]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def read(seen: Seen, words: list[str]) -> list[Step]:
+    """From tokens to what the block reads."""
+    embedded, with_place, x = seen["embedding"][1][0], seen["embedded"][1][0], seen["block"][0][0][0]  # (T, D)
+    return [
+        table("embeddings", "E[token] * sqrt(d_model)", words, embedded, "One row of the table for each token."),
+        table("positions", "E + P", words, with_place, "The same, with what the position encoding adds to it."),
+        table("input of the block", "x", words, x, "What this block reads: the above, or what the block below wrote."),
+    ]
+
+
+def attended(seen: Seen, block: Block, words: list[str], head: int) -> list[Step]:
+    """Queries, keys, values, scores and weights of one head; then all heads together."""
+    (q, k, v, at, mask, position), _ = seen["attend"]  # (1, H, T, K) each
+    attend = block.attention.attend
+    own = attend.score(q, k, at)
+    bias, visible = position.score(q, k, at), attend.visible(at, mask)
+    scores = own if bias is None else own + bias
+    width, h = q.size(-1), f"head {head + 1}"
+    steps = [
+        table("queries", f"q = x W^Q, {h}", words, q[0, head], "What each token asks for."),
+        table("keys", f"k = x W^K, {h}", words, k[0, head], "What each token answers to."),
+        table("values", f"v = x W^V, {h}", words, v[0, head], "What each token gives."),
+    ]
+    dots = (q @ k.transpose(-1, -2))[0, head]
+    steps.append(table("products", "q k^T", words, dots, "How well each key (column) answers each query (row).", words))
+    about = f"What softmax reads: the model's score ({type(attend.score).__name__})"
+    about += "." if bias is None else ", and what the position encoding adds to it."
+    name = f"q k^T / sqrt({width}) = q k^T / {math.sqrt(width):.4g}"
+    steps.append(table("scaled scores", name, words, scores[0, head], about, words))
+    if visible is not None and not bool(visible.all()):
+        blocked = scores.masked_fill(~visible, -torch.inf)
+        about = "A token may look at itself and at what stands before it; -inf becomes a weight of 0."
+        steps.append(table("masked scores", "-inf where the mask blocks", words, blocked[0, head], about, words))
+    context, weights = attend.plain(q, k, v, at, mask, position)
+    joined = context.transpose(1, 2).flatten(2)[0]  # (T, H * K)
+    return [
+        *steps,
+        table("weights", f"softmax, {h}", words, weights[0, head], "Each row sums to 1.", words),
+        table("context", f"weights v, {h}", words, context[0, head], "The values, mixed by the weights."),
+        table("heads side by side", "Concat(head_1 .. head_h)", words, joined, f"All {q.size(1)} heads in one row."),
+        table("attention's output", "Concat W^O", words, seen["output"][1][0], "Back to the width of the model."),
+    ]
+
+
+def finished(seen: Seen, block: Block, words: list[str]) -> list[Step]:
+    """The residuals, norms and the feed-forward network, in the order in which this block has them."""
+    x, y = seen["block"][0][0][0], seen["feed_forward_residual"][0][0][0]  # what enters the block, and the network
+    is_post = block.attention_residual.place == "post"
+    steps = [table("residual", "x + attention(x)", words, x + seen["output"][1][0], "The input is added to it.")]
+    if is_post:
+        about = "Every token on its own: mean 0, variance 1, then the learned scale and shift."
+        steps.append(table("norm", "LayerNorm(x + attention(x))", words, seen["attention_norm"][1][0], about))
+    if block.has_memory:
+        steps.append(table("after the source", "y", words, y, "What attention over the source has added to it."))
+    if not is_post:
+        about = "Pre-norm: each sub-layer reads a normalised copy, the sum itself goes on as it is."
+        steps.append(table("norm", "LayerNorm(y)", words, seen["feed_forward_norm"][1][0], about))
+    inside, out, result = F.relu(seen["expand"][1][0]), seen["contract"][1][0], seen["block"][1][0]
+    last = "LayerNorm(y + FFN(y))" if is_post else "y + FFN(LayerNorm(y))"
+    return [
+        *steps,
+        table("feed-forward, inside", "max(0, y W_1 + b_1)", words, inside, "Wider, and nothing below 0."),
+        table("feed-forward", "max(0, y W_1 + b_1) W_2 + b_2", words, out, "Back to the width of the model."),
+        table("output of the block", last, words, result, "What the next block reads."),
+    ]

@@ -1,0 +1,104 @@
+"""An explanation as tables in a terminal, as one SVG picture, and as a page of its own: nothing from outside."""
+
+import math
+from html import escape
+from pathlib import Path
+
+from rich.box import SIMPLE
+from rich.table import Table
+from rich.text import Text
+
+from qkv.errors import InputError
+from qkv.look.picture import write
+from qkv.look.steps import Step
+
+CELL, ROW, LEFT, TOP = 58, 26, 120, 66  # pixels: width and height of a cell, room for row labels and for headings
+SHOWN = 8  # numbers of a vector that a terminal has room for
+ON_PAGE = 16  # ... and a page
+INK, BLUE, RED = "#1f2328", "31,111,235", "207,34,46"
+STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
+body{color:#1f2328;background:#fff}section{margin:2rem 0;overflow-x:auto}"""
+
+
+def as_table(step: Step) -> Table:
+    """A table for the terminal; of long vectors, the first numbers."""
+    columns = step.columns if step.columns == step.rows else step.columns[:SHOWN]
+    about = step.about
+    if len(columns) < len(step.columns):
+        about += f" (The first {len(columns)} of {len(step.columns)} numbers.)"
+    title = Text(f"{step.title}:  {step.equation}", style="bold")
+    shown = Table(title=title, title_justify="left", caption=Text(about), caption_justify="left", box=SIMPLE)
+    shown.add_column("")
+    for name in columns:
+        shown.add_column(Text(name), justify="right", no_wrap=True)
+    for label, row in zip(step.rows, step.values.tolist(), strict=True):
+        shown.add_row(Text(label), *(number(value) for value in row[: len(columns)]))
+    return shown
+
+
+def number(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else "-inf"
+
+
+def svg_of(step: Step, top: int = 0) -> tuple[str, int, int]:
+    """One step as a group of SVG elements, with its width and height in pixels."""
+    columns = step.columns if step.columns == step.rows else step.columns[:ON_PAGE]
+    values = step.values[:, : len(columns)].tolist()
+    largest = max((abs(value) for row in values for value in row if math.isfinite(value)), default=1.0) or 1.0
+    parts = [letters(0, 18, f"{step.title}:  {step.equation}", weight="bold"), letters(0, 38, step.about)]
+    parts += [letters(LEFT + CELL * (i + 0.5), TOP - 8, name, anchor="middle") for i, name in enumerate(columns)]
+    if more := len(step.columns) - len(columns):
+        parts.append(letters(LEFT + CELL * len(columns) + 6, TOP - 8, f"... {more} more"))
+    for j, (label, row) in enumerate(zip(step.rows, values, strict=True)):
+        parts.append(letters(LEFT - 8, TOP + ROW * (j + 0.68), label, anchor="end"))
+        for i, value in enumerate(row):
+            x, y = LEFT + CELL * i, TOP + ROW * j
+            strength = abs(value) / largest if math.isfinite(value) else 0.0
+            fill = f"rgba({BLUE if value > 0 else RED},{0.55 * strength:.3f})" if strength else "#f6f8fa"
+            parts.append(f'<rect x="{x}" y="{y}" width="{CELL}" height="{ROW}" fill="{fill}" stroke="#d0d7de"/>')
+            parts.append(letters(x + CELL / 2, y + ROW * 0.68, number(value), anchor="middle", size=12))
+    width, height = LEFT + CELL * len(columns) + (90 if more else 10), TOP + ROW * len(values) + 24
+    return f'<g transform="translate(0 {top})">{"".join(parts)}</g>', max(width, 760), height
+
+
+def letters(x: float, y: float, words: str, *, anchor: str = "start", weight: str = "normal", size: int = 13) -> str:
+    return (
+        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-weight="{weight}" font-size="{size}" '
+        f'fill="{INK}" font-family="system-ui, sans-serif">{escape(words)}</text>'
+    )
+
+
+def picture(steps: list[Step]) -> str:
+    """All steps below one another."""
+    groups, top, widest = [], 0, 0
+    for step in steps:
+        group, width, height = svg_of(step, top)
+        groups.append(group)
+        top, widest = top + height, max(widest, width)
+    inner = "\n".join(groups)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {widest} {top}" width="{widest}" height="{top}">'
+        f'<rect width="100%" height="100%" fill="white"/>\n{inner}\n</svg>\n'
+    )
+
+
+def page(steps: list[Step], title: str) -> str:
+    sections = []
+    for step in steps:
+        group, width, height = svg_of(step)
+        label = f"{step.title}: a table of {len(step.rows)} by {len(step.columns)} numbers"
+        drawn = f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img"'
+        sections.append(f'<section>{drawn} aria-label="{escape(label)}">{group}</svg></section>')
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>{STYLE}</style></head>\n<body><h1>{escape(title)}</h1>\n" + "\n".join(sections) + "\n</body></html>\n"
+    )
+
+
+def save(steps: list[Step], path: Path, title: str) -> Path:
+    """Write an .html page or an .svg picture."""
+    kind = path.suffix.lower()
+    if kind not in (".html", ".svg"):
+        raise InputError(f"{path} is neither .html nor .svg; name the explanation's file with one of these endings")
+    write(path, (page(steps, title) if kind == ".html" else picture(steps)).encode("utf-8", "backslashreplace"))
+    return path

@@ -1,0 +1,168 @@
+"""qkv explain: the worked example's numbers, and that a model's steps are the model's own."""
+
+import json
+import math
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qkv.decoding import Translator
+from qkv.errors import InputError
+from qkv.look import page
+from qkv.look.explain import explain
+from qkv.look.steps import Step, worked_example
+from qkv.models import Transformer, TransformerConfig
+from qkv.text.tokenizer import Tokenizer
+
+TOKENIZER = Tokenizer.train(["two dogs play in the snow"], vocab_size=300)
+TEXT = "two dogs play"
+
+
+@pytest.fixture(params=["post", "pre"])
+def translator(request: pytest.FixtureRequest) -> Translator:
+    torch.manual_seed(0)
+    config = TransformerConfig(
+        vocab_size=len(TOKENIZER), d_model=16, d_ff=24, n_heads=4, encoder_layers=2, decoder_layers=2, max_length=1024,
+        norm=request.param, dropout=0.1, position="learned",
+    )  # fmt: skip
+    return Translator(Transformer(config), TOKENIZER, {})
+
+
+def by_title(steps: list[Step]) -> dict[str, Tensor]:
+    assert len({step.title for step in steps}) == len(steps)
+    return {step.title: step.values for step in steps}
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found.double(), expected.double(), atol=1e-5, rtol=1e-5)
+
+
+def softmax_by_hand(row: list[float]) -> list[float]:
+    largest = max(row)
+    raised = [math.exp(value - largest) for value in row]
+    return [value / sum(raised) for value in raised]
+
+
+def test_the_lectures_example_gives_the_lectures_numbers() -> None:
+    """The six printed decimals of the lecture: Z = softmax(X X^T) X."""
+    steps = by_title(worked_example(scaled=False))
+    assert steps["scores"].tolist() == [[14, 10, 9], [10, 11, 6], [9, 6, 6]]
+    printed = [[1, 2.957691, 2.011295], [1, 1.540148, 2.722573], [1, 2.864164, 2.000000]]
+    torch.testing.assert_close(steps["context"], torch.tensor(printed, dtype=torch.float64), atol=5e-7, rtol=0)
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_example_is_what_a_loop_gives(scaled: bool, causal: bool) -> None:
+    steps = by_title(worked_example(scaled=scaled, causal=causal))
+    x = [[1, 3, 2], [1, 1, 3], [1, 2, 1]]
+    for i in range(3):
+        seen = range(i + 1) if causal else range(3)
+        scores = [sum(a * b for a, b in zip(x[i], x[j], strict=True)) / (math.sqrt(3) if scaled else 1) for j in seen]
+        weights = softmax_by_hand(scores)
+        assert steps["weights"][i].tolist() == pytest.approx([*weights, 0, 0][:3], abs=1e-12)
+        context = [sum(weights[j] * x[j][d] for j in seen) for d in range(3)]
+        assert steps["context"][i].tolist() == pytest.approx(context, abs=1e-12)
+    assert ("scaled scores" in steps, "masked scores" in steps) == (scaled, causal)
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_each_step_follows_from_the_ones_before(translator: Translator, stack: str, layer: int) -> None:
+    head = 3
+    steps = by_title(explain(translator, TEXT, stack=stack, layer=layer, head=head))
+    block = getattr(translator.model, stack).blocks[layer - 1].double()
+    attention, is_post = block.attention, translator.model.config.norm == "post"
+    x = steps["input of the block"]
+    read = x if is_post else attention_norm(block, x)
+    mine = slice(4 * (head - 1), 4 * head)
+    close(steps["queries"], (read @ attention.query.weight.T)[:, mine])
+    close(steps["keys"], (read @ attention.key.weight.T)[:, mine])
+    close(steps["values"], (read @ attention.value.weight.T)[:, mine])
+    close(steps["products"], steps["queries"] @ steps["keys"].T)
+    close(steps["scaled scores"], steps["products"] / 2)
+    last = steps.get("masked scores", steps["scaled scores"])
+    assert ("masked scores" in steps) == (stack == "decoder")
+    close(steps["weights"], torch.tensor([softmax_by_hand(row) for row in last.tolist()]))
+    close(steps["context"], steps["weights"] @ steps["values"])
+    close(steps["heads side by side"][:, mine], steps["context"])
+    close(steps["attention's output"], steps["heads side by side"] @ attention.output.weight.T)
+    close(steps["residual"], x + steps["attention's output"])
+    if is_post and stack == "encoder":
+        close(steps["norm"], attention_norm(block, steps["residual"]))
+        close(steps["feed-forward, inside"], F.relu(block.feed_forward.expand(steps["norm"])))
+        close(steps["output of the block"], block.feed_forward_residual.norm(steps["norm"] + steps["feed-forward"]))
+    elif stack == "encoder":
+        close(steps["norm"], block.feed_forward_residual.norm(steps["residual"]))
+        close(steps["output of the block"], steps["residual"] + steps["feed-forward"])
+    else:
+        after = steps["after the source"]
+        assert not torch.allclose(after, steps["residual"])
+        read = after if is_post else block.feed_forward_residual.norm(after)
+        close(steps["feed-forward, inside"], F.relu(block.feed_forward.expand(read)))
+    close(steps["feed-forward"], block.feed_forward.contract(steps["feed-forward, inside"]))
+
+
+def attention_norm(block: torch.nn.Module, x: Tensor) -> Tensor:
+    normed: Tensor = block.attention_residual.norm(x)
+    return normed
+
+
+def test_it_begins_with_the_embeddings_and_ends_with_what_the_next_block_reads(translator: Translator) -> None:
+    model = translator.model
+    first, second = (by_title(explain(translator, TEXT, layer=layer)) for layer in (1, 2))
+    ids = torch.tensor([*TOKENIZER.encode(TEXT), 2])
+    close(first["embeddings"], model.source.weight[ids] * 4)
+    close(first["positions"], first["embeddings"] + model.encoder.position.weight[: len(ids)])
+    close(first["input of the block"], first["positions"])
+    close(first["output of the block"], second["input of the block"])
+    close(model.encoder.norm(second["output of the block"].float()), model.encode(ids[None])[0][0])
+
+
+def test_no_hook_is_left_and_the_model_gives_the_same(translator: Translator) -> None:
+    before = translator.translate(TEXT)
+    explain(translator, TEXT)
+    assert translator.translate(TEXT) == before
+    assert not any(module._forward_hooks for module in translator.model.modules())
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"layer": 3}, "there is no layer 3 in this encoder; give 1 to 2"),
+        ({"layer": 0}, "there is no layer 0"),
+        ({"head": 5}, "there is no head 5 in this encoder; give 1 to 4"),
+    ],
+)
+def test_what_is_not_there_is_refused(translator: Translator, asked: dict[str, int], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        explain(translator, TEXT, **asked)
+    with pytest.raises(InputError, match="there is no text to explain"):
+        explain(translator, " ")
+
+
+def test_a_page_and_a_picture_hold_every_number(translator: Translator, tmp_path: Path) -> None:
+    steps = explain(translator, '<b> "two" & dogs', stack="decoder")
+    drawn = ElementTree.fromstring(page.save(steps, tmp_path / "steps.svg", "title").read_text(encoding="utf-8"))
+    texts = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    for step in steps:
+        assert f"{step.title}:  {step.equation}" in texts
+        for row in step.values[:, :16].tolist():
+            for value in row:
+                assert page.number(value) in texts
+    written = page.save(steps, tmp_path / "steps.html", "<b>").read_text(encoding="utf-8")
+    assert "<b>" not in written
+    assert "//" not in written.replace("http://www.w3.org/2000/svg", "")  # nothing from outside
+    with pytest.raises(InputError, match=r"neither .html nor .svg"):
+        page.save(steps, tmp_path / "steps.pdf", "")
+
+
+def test_json_has_no_infinity() -> None:
+    tree = [step.to_tree() for step in worked_example(causal=True)]
+    again = json.loads(json.dumps(tree, allow_nan=False))
+    masked = next(step for step in again if step["title"] == "masked scores")
+    assert masked["values"][0][1:] == [None, None]
