@@ -3,7 +3,8 @@
 from qkv.decoding import Translated, Translator
 from qkv.errors import InputError
 from qkv.look import record_attention
-from qkv.training import Trained, train
+from qkv.tasks import train
+from qkv.training import Trained
 
 __version__ = "0.1.0"
 

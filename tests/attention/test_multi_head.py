@@ -6,9 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.attention import ATTENTIONS, KeyValues, MultiHead, causal, padding
-from qkv.config import build
-from qkv.errors import InputError
+from qkv.attention import KeyValues, MultiHead, causal, padding
 from qkv.models import TransformerConfig
 from qkv.positions import Places
 
@@ -125,12 +123,3 @@ def test_a_cache_is_reordered_by_rows(attention: MultiHead, x: Tensor) -> None:
     attention(x[rows, :1], first, seen=other)
     torch.testing.assert_close(seen.k, other.k, **CLOSE)
     torch.testing.assert_close(seen.v, other.v, **CLOSE)
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [("scaled_dots", "did you mean 'scaled_dot'"), ("scaled_dot(drop=0.1)", "did you mean 'dropout'")],
-)
-def test_an_unknown_attention_is_refused(spec: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        build(ATTENTIONS, spec)

@@ -2,22 +2,40 @@
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import Tensor
 
-from qkv.attention import ATTENTIONS, ScaledDot, causal
-from qkv.attention.scaled_dot import SHORT
-from qkv.config import build
+from qkv.attention import Soft, build_attention, causal
+from qkv.attention.soft import SHORT
 from qkv.errors import InputError
-from qkv.positions import Places
+from qkv.models import TransformerConfig
+from qkv.positions import NO_POSITION, Places, Position
 
 # A worked example of a lecture: "I am good" as three vectors, Z = softmax(X X^T) X, printed with six decimals.
 X = torch.tensor([[1, 3, 2], [1, 1, 3], [1, 2, 1]], dtype=torch.float64)
 PRINTED = [[1, 2.957691, 2.011295], [1, 1.540148, 2.722573], [1, 2.864164, 2.000000]]
 
 B, H, K = 3, 2, 8
+SOFT = Soft(TransformerConfig(d_model=H * K, n_heads=H))
+
+
+class Given(Position):
+    """A position encoding that adds to the scores what it is given."""
+
+    def __init__(self, bias: Tensor) -> None:
+        super().__init__()
+        self.bias = bias
+
+    def score(self, q: Tensor, k: Tensor, at: Places) -> Tensor:
+        return self.bias
+
+
+def places(q: Tensor, k: Tensor) -> Places:
+    """The queries are the last of the keys."""
+    return Places.span(k.size(-2) - q.size(-2), k.size(-2), q.device)
 
 
 def by_hand(rows: list[list[float]], scale: float) -> list[list[float]]:
@@ -30,7 +48,7 @@ def by_hand(rows: list[list[float]], scale: float) -> list[list[float]]:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    context, weights = ScaledDot().plain(q[None, None], k[None, None], v[None, None])
+    context, weights = SOFT.plain(q[None, None], k[None, None], v[None, None], places(q, k))
     return context[0, 0], weights[0, 0]
 
 
@@ -65,8 +83,23 @@ MASKS = ("none", "padding", "causal", "both", "blind rows")
 BIASES = ("none", "for all", "for each head", "for each row")
 
 
-def case(mask: str, bias: str, queries: int, keys: int, dtype: torch.dtype) -> dict[str, Tensor | None]:
+@dataclass
+class Case:
     """q, k, v and bias that want gradients, and a mask. Under "blind rows" some queries see nothing at all."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+    bias: Tensor | None
+
+    def given(self) -> tuple[Tensor, Tensor, Tensor, Places, Tensor | None, Position]:
+        """What an attention is called with."""
+        position = NO_POSITION if self.bias is None else Given(self.bias)
+        return self.q, self.k, self.v, places(self.q, self.k), self.mask, position
+
+
+def case(mask: str, bias: str, queries: int, keys: int, dtype: torch.dtype) -> Case:
     T, S = queries, keys
     generator = torch.Generator().manual_seed(0)
 
@@ -82,18 +115,13 @@ def case(mask: str, bias: str, queries: int, keys: int, dtype: torch.dtype) -> d
         "none": None, "padding": padded, "causal": causal(at), "both": padded & causal(at), "blind rows": blind
     }  # fmt: skip
     shapes = {"for all": (T, S), "for each head": (1, H, T, S), "for each row": (B, 1, T, S)}
-    return {
-        "q": draw(B, H, T, K),
-        "k": draw(B, H, S, K),
-        "v": draw(B, H, S, K),
-        "mask": masks[mask],
-        "bias": draw(*shapes[bias]) if bias != "none" else None,
-    }
+    more = draw(*shapes[bias]) if bias != "none" else None
+    return Case(draw(B, H, T, K), draw(B, H, S, K), draw(B, H, S, K), masks[mask], more)
 
 
-def gradients(context: Tensor, inputs: dict[str, Tensor | None]) -> list[Tensor]:
+def gradients(context: Tensor, inputs: Case) -> list[Tensor]:
     along = torch.randn(context.shape, generator=torch.Generator().manual_seed(1), dtype=context.dtype)
-    wanted = [inputs[name] for name in ("q", "k", "v", "bias") if inputs[name] is not None]
+    wanted = [x for x in (inputs.q, inputs.k, inputs.v, inputs.bias) if x is not None]
     return list(torch.autograd.grad((context * along).sum(), wanted))
 
 
@@ -101,16 +129,15 @@ def gradients(context: Tensor, inputs: dict[str, Tensor | None]) -> list[Tensor]
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (5, 5), (1, 7), (3, 70)])
 def test_the_fused_kernel_equals_the_plain_form(mask: str, bias: str, queries: int, keys: int) -> None:
     inputs = case(mask, bias, queries, keys, torch.float32)
-    attention = ScaledDot()
-    plain, weights = attention.plain(**inputs)
-    fused, chosen = attention.fused(**inputs), attention(**inputs)
+    plain, weights = SOFT.plain(*inputs.given())
+    fused, chosen = SOFT.fused(*inputs.given()), SOFT(*inputs.given())
     torch.testing.assert_close(fused, plain, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(chosen, plain, atol=1e-5, rtol=1e-5)
     pairs = zip(gradients(fused, inputs), gradients(plain, inputs), strict=True)
     for by_kernel, by_steps in pairs:
         assert by_steps.isfinite().all()
         torch.testing.assert_close(by_kernel, by_steps, atol=1e-5, rtol=1e-4)
-    sees = torch.ones(queries, keys, dtype=torch.bool) if inputs["mask"] is None else inputs["mask"]
+    sees = torch.ones(queries, keys, dtype=torch.bool) if inputs.mask is None else inputs.mask
     sees = sees.expand(B, H, queries, keys)
     torch.testing.assert_close(weights.sum(-1), sees.any(-1).float())
     assert not weights[~sees].any()
@@ -118,8 +145,8 @@ def test_the_fused_kernel_equals_the_plain_form(mask: str, bias: str, queries: i
 
 def test_a_row_that_sees_nothing_gives_zeros_in_both_forms() -> None:
     inputs = case("blind rows", "for all", 4, 6, torch.float32)
-    assert not inputs["mask"][2].any()
-    for context in (ScaledDot().plain(**inputs)[0], ScaledDot().fused(**inputs)):
+    assert not inputs.mask[2].any()
+    for context in (SOFT.plain(*inputs.given())[0], SOFT.fused(*inputs.given())):
         assert not context[2].any()
         assert not context[0, :, 0].any()
         assert context[1].any()
@@ -129,14 +156,14 @@ def test_a_row_that_sees_nothing_gives_zeros_in_both_forms() -> None:
 
 def test_float32_equals_float64() -> None:
     inputs = case("both", "for each head", 6, 6, torch.float64)
-    narrow = {name: x.float() if x is not None and x.is_floating_point() else x for name, x in inputs.items()}
-    torch.testing.assert_close(ScaledDot()(**narrow).double(), ScaledDot()(**inputs), atol=1e-5, rtol=0)
+    narrow = Case(inputs.q.float(), inputs.k.float(), inputs.v.float(), inputs.mask, inputs.bias.float())
+    torch.testing.assert_close(SOFT(*narrow.given()).double(), SOFT(*inputs.given()), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("keys", [SHORT, SHORT + 1])
 def test_nothing_changes_where_one_form_hands_over_to_the_other(keys: int) -> None:
     inputs = case("padding", "none", 2, keys, torch.float64)
-    torch.testing.assert_close(ScaledDot()(**inputs), ScaledDot().plain(**inputs)[0], atol=1e-12, rtol=0)
+    torch.testing.assert_close(SOFT(*inputs.given()), SOFT.plain(*inputs.given())[0], atol=1e-12, rtol=0)
 
 
 def test_the_derivative_of_the_weights() -> None:
@@ -145,7 +172,7 @@ def test_the_derivative_of_the_weights() -> None:
     q, k = torch.randn(1, 1, 1, K, dtype=torch.float64), torch.randn(1, 1, 6, K, dtype=torch.float64)
 
     def weights(bias: Tensor) -> Tensor:
-        return ScaledDot().plain(q, k, k, None, bias)[1].flatten()
+        return SOFT.plain(q, k, k, places(q, k), None, Given(bias))[1].flatten()
 
     bias = torch.randn(6, dtype=torch.float64)
     p = weights(bias)
@@ -159,7 +186,7 @@ def test_the_scale_keeps_the_gradient_alive_at_any_width() -> None:
 
     def mean_norm(width: int, scale: float) -> float:
         q, k = torch.randn(500, 1, 1, width) * scale, torch.randn(500, 1, 8, width)
-        p = ScaledDot().plain(q, k, k)[1][:, 0, 0]
+        p = SOFT.plain(q, k, k, places(q, k))[1][:, 0, 0]
         jacobian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
         return jacobian.norm(dim=(1, 2)).mean().item()
 
@@ -175,19 +202,19 @@ def test_the_scale_keeps_the_gradient_alive_at_any_width() -> None:
 def test_dropout_acts_on_the_weights_in_training_only(keys: int) -> None:
     """With unit vectors as values the context is the weights themselves: each is dropped or doubled."""
     torch.manual_seed(0)
-    attention = build(ATTENTIONS, "scaled_dot(dropout=0.5)")
+    attention = build_attention("scaled_dot(dropout=0.5)", TransformerConfig(d_model=keys, n_heads=1), "encoder")
     q, k = torch.randn(1, 1, 200, keys), torch.randn(1, 1, keys, keys)
-    v = torch.eye(keys)[None, None]
-    whole, weights = attention.eval().plain(q, k, v)
-    torch.testing.assert_close(attention(q, k, v), whole)
-    dropped = attention.train()(q, k, v)
+    v, at = torch.eye(keys)[None, None], Places(torch.arange(200), torch.arange(keys))
+    whole, weights = attention.eval().plain(q, k, v, at)
+    torch.testing.assert_close(attention(q, k, v, at), whole)
+    dropped = attention.train()(q, k, v, at)
     kept = dropped != 0
     assert 0.4 < kept.float().mean() < 0.6
     torch.testing.assert_close(dropped[kept], 2 * weights[kept])
-    torch.testing.assert_close(attention.plain(q, k, v)[1], weights)  # what is shown is never dropped
+    torch.testing.assert_close(attention.plain(q, k, v, at)[1], weights)  # what is shown is never dropped
 
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.0, 7])
 def test_an_impossible_dropout_is_refused(dropout: float) -> None:
     with pytest.raises(InputError, match="at least 0 and below 1"):
-        build(ATTENTIONS, f"scaled_dot(dropout={dropout})")
+        build_attention(f"scaled_dot(dropout={dropout})", TransformerConfig(), "encoder")

@@ -21,7 +21,7 @@ from qkv.training import SCHEDULES
 
 Run = Callable[..., Any]
 Pairs = list[tuple[str, str]]
-COMMANDS = ["train", "translate", "score", "list", "info", "average", "check", "demo"]
+COMMANDS = ["train", "translate", "score", "list", "info", "average", "check", "demo", "why"]
 RECIPES = [path.stem for path in (Path(__file__).parents[2] / "recipes").glob("*.toml")]
 
 

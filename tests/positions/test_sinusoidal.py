@@ -70,6 +70,54 @@ def test_the_dot_product_of_two_places_depends_on_their_distance_only(d: int) ->
     assert near > middle > far
 
 
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize(("d", "first_rise"), [(128, 12), (512, 44)])
+def test_nearer_is_more_alike_only_roughly(d: int, first_rise: int) -> None:
+    """The dot product falls with the distance up to 11 places (d_model 128) or 43 (512), then it ripples.
+
+    Both numbers are those of the sum of cos(k * rate) in plain Python; before and behind are not told apart.
+    """
+    pe = table(d)
+    product = (pe @ pe.T)[0].tolist()
+    by_formula = [sum(math.cos(k * 10000 ** (-2 * i / d)) for i in range(d // 2)) for k in range(120)]
+    assert product == pytest.approx(by_formula, abs=1e-9)
+    rises = [k for k in range(1, 120) if by_formula[k] > by_formula[k - 1]]
+    assert rises[0] == first_rise
+    assert [k for k in range(1, 120) if product[k] > product[k - 1]] == rises
+    assert (pe[60] @ pe[50]).item() == pytest.approx((pe[60] @ pe[70]).item())
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("d", [8, 64, 512])
+def test_wavelengths_run_from_2_pi_towards_10000_times_that_whatever_the_width(d: int) -> None:
+    """The width says how finely they are sampled: each is 10000^(2/d) times the one before."""
+    pe = table(d, spec="sinusoidal(layout='halves')")
+    rates = torch.atan2(pe[1, : d // 2], pe[1, d // 2 :])  # place 1 turns each pair by its rate
+    lengths = 2 * math.pi / rates
+    ratio = 10000 ** (2 / d)
+    assert lengths[0].item() == pytest.approx(2 * math.pi)
+    assert (lengths[1:] / lengths[:-1]).tolist() == pytest.approx([ratio] * (d // 2 - 1))
+    assert lengths[-1].item() * ratio == pytest.approx(10000 * 2 * math.pi)
+
+
+@pytest.mark.usefixtures("double")
+def test_every_place_has_a_vector_of_one_length() -> None:
+    """Which is why places are not simply numbered: 0, 1, 2 .. 99 would drown the words at the end of a sentence."""
+    d = 64
+    norms, numbers = table(d, 100).norm(dim=1), torch.arange(100.0)[:, None].expand(100, d).norm(dim=1)
+    assert norms.tolist() == pytest.approx([math.sqrt(d / 2)] * 100)
+    assert numbers[-1] > 100 * norms[-1]
+
+
+@pytest.mark.usefixtures("double")
+def test_the_rotation_has_the_minus_of_the_addition_theorem() -> None:
+    """cos(a + b) = cos a cos b - sin a sin b; with a plus, as one may find it printed, nothing fits."""
+    pe = table(16)
+    sin, cos = pe[:, 0::2], pe[:, 1::2]
+    torch.testing.assert_close(cos[12], cos[5] * cos[7] - sin[5] * sin[7], atol=1e-12, rtol=0)
+    assert (cos[12] - (cos[5] * cos[7] + sin[5] * sin[7])).abs().max() > 0.1
+
+
 def test_halves_are_the_papers_columns_in_another_order() -> None:
     paper, halves = table(32), table(32, spec="sinusoidal(layout='halves')")
     assert torch.equal(halves, torch.cat((paper[:, 0::2], paper[:, 1::2]), dim=1))
@@ -119,8 +167,8 @@ def test_there_is_nothing_to_learn_and_nothing_to_save() -> None:
     ("spec", "d_model", "message"),
     [
         ("sinusoidal(layout='half')", 8, "did you mean 'halves'"),
-        ("sinusoidal", 7, "even d_model of at least 4, not 7"),
-        ("sinusoidal(layout='fairseq')", 2, "even d_model of at least 4, not 2"),
+        ("sinusoidal", 7, "d_model must be even and at least 2, not 7"),
+        ("sinusoidal(layout='fairseq')", 2, "d_model must be even and at least 4, not 2"),
         ("sinusoidal(lay='halves')", 8, "did you mean 'layout'"),
         ("sinusoid", 8, "did you mean 'sinusoidal'"),
     ],

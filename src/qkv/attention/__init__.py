@@ -5,7 +5,8 @@ width, F feed-forward width, V vocabulary, W beams.
 """
 
 from qkv.attention.cache import KeyValues
-from qkv.attention.choose import ATTENTIONS, STRUCTURES, build_attention
+from qkv.attention.choose import ATTENTIONS, STRUCTURES, build_attention, where_it_can
+from qkv.attention.hard import Choice
 from qkv.attention.masks import causal, from_blocked, padding, sentence_numbers
 from qkv.attention.multi_head import AttentionSizes, MultiHead
 from qkv.attention.scores import SCORES
@@ -16,6 +17,7 @@ __all__ = [
     "SCORES",
     "STRUCTURES",
     "AttentionSizes",
+    "Choice",
     "KeyValues",
     "MultiHead",
     "Soft",
@@ -24,4 +26,5 @@ __all__ = [
     "from_blocked",
     "padding",
     "sentence_numbers",
+    "where_it_can",
 ]

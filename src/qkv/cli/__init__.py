@@ -5,7 +5,7 @@ import sys
 
 from cyclopts import CycloptsError
 
-from qkv.cli import show, train, translate  # noqa: F401 - their commands join the application
+from qkv.cli import compare, explain, show, train, translate, why  # noqa: F401 - their commands join
 from qkv.cli.app import app
 from qkv.errors import InputError, nearest
 from qkv.models import MODELS

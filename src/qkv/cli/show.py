@@ -15,6 +15,7 @@ from qkv.errors import InputError
 from qkv.models import MODELS, count_parameters
 from qkv.objectives import OBJECTIVES
 from qkv.positions import POSITIONS
+from qkv.tasks import TASKS
 from qkv.text import languages, read_pairs
 from qkv.text.doctor import Report, examine
 from qkv.training import SCHEDULES, DataConfig
@@ -28,13 +29,14 @@ LISTS: dict[str, Callable[[], dict[str, str]]] = {
     "attention": lambda: first_lines(ATTENTIONS),
     "models": lambda: first_lines(MODELS),
     "objectives": lambda: first_lines(OBJECTIVES),
+    "tasks": lambda: first_lines(TASKS),
     "schedules": lambda: first_lines(SCHEDULES),
     "recipes": lambda: {name: about for name, (_, about) in recipes().items()},
 }
 
 
 @app.command(name="list")
-def list_(what: Literal["positions", "attention", "models", "objectives", "schedules", "recipes"]) -> None:
+def list_(what: Literal["positions", "attention", "models", "objectives", "tasks", "schedules", "recipes"]) -> None:
     """What can be chosen by name in a recipe or a flag.
 
     For example:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 from cyclopts import Parameter
 
 from qkv import demo as demonstration
-from qkv.cli.app import MULTIPLE, PLAIN, app
+from qkv import tasks
+from qkv.cli.app import MULTIPLE, PLAIN, app, print_json
+from qkv.errors import InputError
 from qkv.models import MODELS
 from qkv.objectives import Translation
+from qkv.tasks import TASKS
 from qkv.training import DataConfig, TrainingConfig
-from qkv.training import train as run
 
 
 def flags(*configs: type[Any], **more: Any) -> Any:
@@ -35,7 +37,9 @@ else:
     presets = dict.fromkeys(preset for model in MODELS.values() for preset in model.presets)
     PRESET = Annotated[str, Parameter(help=f"sizes to begin with: {', '.join(presets)}")]
     ModelFlags = flags(*(model.config_class for model in MODELS.values()), preset=PRESET)
-    DataFlags, ObjectiveFlags, TrainingFlags = flags(DataConfig), flags(Translation), flags(TrainingConfig)
+    DataFlags = flags(DataConfig, *(task.data_class for task in TASKS.values()))
+    ObjectiveFlags = flags(Translation, *(task.objective_class for task in TASKS.values()))
+    TrainingFlags = flags(TrainingConfig)
 
 
 @app.command
@@ -47,6 +51,7 @@ def train(
     test: Annotated[list[Path] | None, MULTIPLE] = None,
     out: Path = Path("model"),
     recipe: str | None = None,
+    task: str = "",
     minutes: float | None = None,
     epochs: float | None = None,
     steps: int | None = None,
@@ -59,13 +64,15 @@ def train(
     objective: ObjectiveFlags | None = None,
     training: TrainingFlags | None = None,
 ) -> int:
-    """Train a translator on files of sentence pairs. The same command again goes on where it stopped.
+    """Train a translator on files of sentence pairs, or a model of another task. The same command again goes on where
+    it stopped.
 
     For example:
       qkv train pairs.tmx --from en --to de
       qkv train train.en train.de --valid val.en val.de --out model --minutes 30
       qkv train --recipe multi30k-en-de --model.d-model 256
       qkv train pairs.tmx --from en --to de --model recurrent
+      qkv train --task classify train.tsv --valid valid.tsv --out model
 
     Parameters
     ----------
@@ -79,6 +86,8 @@ def train(
         The model folder to write.
     recipe
         A TOML file of settings, or the name of one that `qkv list recipes` shows.
+    task
+        What to learn, by a name that `qkv list tasks` shows; translate unless said otherwise.
     minutes
         Stop after so much training time.
     epochs
@@ -101,11 +110,39 @@ def train(
         "objective": objective or {},
         "training": {**(training or {}), **limits},
     }
-    trained = run(
-        *files, source=from_, target=to, out=out, valid=valid or (), test=test or (), recipe=recipe, restart=restart,
-        **{name: tree for name, tree in sections.items() if tree},
+    languages = {"source": from_, "target": to}
+    trained = tasks.train(
+        *files, task=task, out=out, valid=valid or (), test=test or (), recipe=recipe, restart=restart,
+        **{name: value for name, value in {**languages, **sections}.items() if value},
     )  # fmt: skip
     return 130 if trained.stopped == "interrupted" else 0
+
+
+@app.command
+def predict(*text: str, model: Path = Path("model"), json: Annotated[bool, PLAIN] = False, device: str = "cpu") -> None:
+    """What a model that was trained with --task says to a text.
+
+    For example:
+      qkv predict "A film that nobody should miss." --model model
+
+    Parameters
+    ----------
+    text
+        One text or several.
+    model
+        The model folder.
+    json
+        A JSON object for each text, with the probability of every label.
+    device
+        cpu, cuda or mps.
+    """
+    if not text:
+        raise InputError('no text was given; for example: qkv predict "a text" --model model')
+    for answer in tasks.predict(model, text, device):
+        if json:
+            print_json(answer)
+        else:
+            print("\t".join(str(value) for value in answer.values() if not isinstance(value, dict)))
 
 
 @app.command

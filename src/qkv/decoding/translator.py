@@ -92,6 +92,8 @@ class Translator:
         except (RuntimeError, AssertionError):
             raise InputError(f"there is no device {device!r} on this machine; use cpu") from None
         loaded = folder.load(Path(path), device)
+        if loaded.model.task != "translate":
+            raise InputError(f"{path} holds a model of the task {loaded.model.task!r}, no translator; use qkv predict")
         return cls(loaded.model, loaded.tokenizer, loaded.about)
 
     def translate(self, texts: str | Sequence[str], **how: int | float | bool) -> list[Translated]:

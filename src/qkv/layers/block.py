@@ -4,7 +4,7 @@ from typing import Literal, Protocol
 
 from torch import Tensor, nn
 
-from qkv.attention import AttentionSizes, KeyValues, MultiHead
+from qkv.attention import AttentionSizes, KeyValues, MultiHead, where_it_can
 from qkv.layers.feed_forward import FeedForward, FeedForwardSizes
 from qkv.layers.residual import Residual
 from qkv.positions import Places, Position
@@ -37,13 +37,14 @@ class Block(nn.Module):
 
     def __init__(self, c: BlockSizes, *, has_memory: bool) -> None:
         super().__init__()
-        self.attention = (
-            MultiHead(c, use="decoder") if has_memory else MultiHead(c, attention=c.encoder_attention, use="encoder")
-        )
+        use = "decoder" if has_memory else "encoder"
+        named = "" if has_memory else c.encoder_attention
+        self.attention = MultiHead(c, attention=named or where_it_can(c.attention, use), use=use)
         self.attention_residual = Residual(c.d_model, c.dropout, c.norm)
         self.has_memory = has_memory
         if has_memory:
-            self.memory_attention = MultiHead(c, attention=c.memory_attention, use="memory")
+            named = c.memory_attention or where_it_can(c.attention, "memory")
+            self.memory_attention = MultiHead(c, attention=named, use="memory")
             self.memory_residual = Residual(c.d_model, c.dropout, c.norm)
         self.feed_forward = FeedForward(c)
         self.feed_forward_residual = Residual(c.d_model, c.dropout, c.norm)

@@ -1,18 +1,39 @@
 """One paper, one file; chosen by the names in MODELS."""
 
+from qkv.models.convolutional import Convolutional, ConvolutionalConfig
+from qkv.models.head_finder import HeadFinder, HeadFinderConfig
+from qkv.models.hierarchical import Hierarchical, HierarchicalConfig
 from qkv.models.model import Decodable, Model, Outputs, State
+from qkv.models.reader import Reader, ReaderConfig, Reading
+from qkv.models.recurrent import Recurrent, RecurrentConfig
 from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, count_parameters, parameter_count
 
 MODELS: dict[str, type[Model]] = {
     "transformer": Transformer,
+    "recurrent": Recurrent,
+    "convolutional": Convolutional,
+    "hierarchical": Hierarchical,
+    "reader": Reader,
+    "head_finder": HeadFinder,
 }
 
 __all__ = [
     "MODELS",
     "PRESETS",
+    "Convolutional",
+    "ConvolutionalConfig",
     "Decodable",
+    "HeadFinder",
+    "HeadFinderConfig",
+    "Hierarchical",
+    "HierarchicalConfig",
     "Model",
     "Outputs",
+    "Reader",
+    "ReaderConfig",
+    "Reading",
+    "Recurrent",
+    "RecurrentConfig",
     "State",
     "Transformer",
     "TransformerConfig",

@@ -46,6 +46,7 @@ class Decodable(Protocol):
 class Model(nn.Module):
     """An encoder-decoder, made from its settings alone."""
 
+    task: ClassVar[str] = "translate"  # what it learns: a name in tasks.TASKS
     config_class: ClassVar[type[Any]]
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # names of sizes -> settings
     config: Any

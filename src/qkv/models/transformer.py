@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from qkv.attention import build_attention, causal, padding, sentence_numbers
+from qkv.attention import build_attention, causal, padding, sentence_numbers, where_it_can
 from qkv.config import build, setting
 from qkv.errors import InputError
 from qkv.layers import Embedding, Seen, Stack, Vocabulary
@@ -34,8 +34,8 @@ class TransformerConfig:
     )
     position: str = setting("sinusoidal", "any name that `qkv list positions` prints, e.g. learned(length=64)")
     attention: str = setting("scaled_dot", "any name that `qkv list attention` prints, e.g. scaled_dot(dropout=0.1)")
-    encoder_attention: str = setting("", "another attention for the encoder; empty for the same")
-    memory_attention: str = setting("", "another attention for the decoder over the source; empty for the same")
+    encoder_attention: str = setting("", "another attention for the encoder; empty for the same, where it can stand")
+    memory_attention: str = setting("", "another attention of the decoder over the source; empty for the same")
     sentence_ends: list[int] = setting([], "ids after which a new sentence begins (read from the tokenizer)")
     attention_bias: bool = setting(False, "biases in the attention projections (fairseq and Marian have them)")
     tied: Literal["all", "decoder", "none"] = setting("all", "which of source, target and output tables are one")
@@ -131,7 +131,9 @@ class Transformer(Model):
     def sizes(self) -> str:
         c = self.config
         layers = f"{c.encoder_layers}+{c.decoder_layers} layers"
-        return f"d_model {c.d_model}, {layers}, {c.n_heads} heads, dropout {c.dropout}"
+        chosen = [f"{name} positions" for name in [c.position] if name != "sinusoidal"]
+        chosen += [f"{name} attention" for name in [c.attention] if name != "scaled_dot"]
+        return ", ".join([f"d_model {c.d_model}", layers, f"{c.n_heads} heads", f"dropout {c.dropout}", *chosen])
 
     def step(self, tokens: Tensor, state: TransformerState) -> Tensor:
         at = Places.span(state.length, state.length + 1, tokens.device, causal=True)
@@ -150,7 +152,7 @@ def parameter_count(c: TransformerConfig) -> int:
     with torch.device("meta"):  # what a chosen part brings along: its size without its weights
         position = build(POSITIONS, c.position, c)
         own, read, memory = (
-            count_parameters(build_attention(other or c.attention, c, use))
+            count_parameters(build_attention(other or where_it_can(c.attention, use), c, use))
             for other, use in (("", "decoder"), (c.encoder_attention, "encoder"), (c.memory_attention, "memory"))
         )
     encoder = c.encoder_layers * (attention + read + feed_forward + 2 * 2 * d)

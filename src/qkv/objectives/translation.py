@@ -8,6 +8,7 @@ from qkv.config import setting
 from qkv.data import Batch
 from qkv.models import Outputs
 from qkv.objectives.objective import Loss
+from qkv.objectives.reinforce import reinforce
 from qkv.objectives.smoothing import Form, chunked_cross_entropy
 
 PAD = 0
@@ -44,4 +45,6 @@ class Translation:
             form=self.smoothing_form,
             pad=PAD,
         )
+        if outputs.choices:
+            total = total + reinforce(outputs, labels, PAD)
         return Loss(total, {"likelihood": likelihood}, self.count(labels))

@@ -28,7 +28,7 @@ class Position(nn.Module):
 
     per_layer: ClassVar[bool] = False  # whether each layer has tables of its own
     needs_tree: ClassVar[bool] = False  # whether every sentence must come with its dependency tree
-    has_value: ClassVar[bool] = False  # whether `value` does anything; the fused kernel has no weights to give it
+    has_value: bool = False  # whether `value` does anything; the fused kernel has no weights to give it
 
     def __init__(self, sizes: Sizes | None = None) -> None:
         super().__init__()

@@ -23,6 +23,7 @@ class Display:
         self.recent: deque[tuple[float, int, float]] = deque(maxlen=50)  # when, tokens, loss
         self.printed = 0.0
         self.validation = ""
+        self.unit = "tokens"  # what speed is counted in
 
     def say(self, sentence: str) -> None:
         self.console.print(sentence, markup=False)
@@ -66,7 +67,7 @@ class Display:
         tokens = sum(t for _, t, _ in list(self.recent)[1:])
         losses = [loss for _, _, loss in self.recent if math.isfinite(loss)]
         loss = sum(losses) / len(losses) if losses else math.nan
-        speed = f"{tokens / seconds:,.0f} tokens/s" if seconds else "measuring speed"
+        speed = f"{tokens / seconds:,.0f} {self.unit}/s" if seconds else "measuring speed"
         ahead = f", {duration(left)} left" if left is not None else ""
         return (
             f"epoch {event['epoch']:.2f}, step {event['step']:,}: loss {loss:.3f}, rate {event['learning_rate']:.2e}, "
@@ -74,9 +75,9 @@ class Display:
         )
 
     def validated(self, event: dict[str, Any]) -> None:
-        figures = f"loss {event['loss']:.3f}, perplexity {event['perplexity']:.2f}"
-        if "bleu" in event:
-            figures += f", BLEU {event['bleu']:.2f}"
+        known = (("perplexity", "perplexity {:.2f}"), ("bleu", "BLEU {:.2f}"), ("accuracy", "accuracy {:.2%}"))
+        named = [form.format(event[name]) for name, form in known if name in event]
+        figures = ", ".join([f"loss {event['loss']:.3f}", *named])
         self.validation = f" | valid: {figures}"
         best = " (best)" if event["best"] else ""
         self.say(f"epoch {event['epoch']:.2f}, step {event['step']:,}: validation {figures}{best}")

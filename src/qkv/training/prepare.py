@@ -3,7 +3,7 @@
 import hashlib
 import heapq
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from qkv.errors import InputError
 from qkv.text import read_pairs
 from qkv.text.doctor import Report, Rules, examine, fail_if_unusable
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
-from qkv.training.settings import DataConfig
+from qkv.training.settings import DataConfig, TextConfig
 
 MOST_HELD_OUT = 10_000  # pairs for validation that a run can hold out
 SAMPLE = 200_000  # pairs from which sub-words are learned, drawn from the whole corpus
@@ -88,8 +88,8 @@ class Source:
         return [(pair.source, pair.target) for pair in examine(read, lenient, report)]
 
 
-def learn_tokenizer(c: DataConfig, sample: Pairs) -> Tokenizer:
-    """Sub-words of both sides together; or a tokenizer.json that is given."""
+def learn_tokenizer(c: TextConfig, sample: Iterable[Iterable[str]]) -> Tokenizer:
+    """Sub-words of all texts of a sample, of both sides of pairs together; or a tokenizer.json that is given."""
     if c.tokenizer not in TOKENIZERS:
         path = Path(c.tokenizer)
         if path.suffix != ".json":

@@ -20,22 +20,33 @@ NOT_NEGATIVE = (*LIMITS, "validate_every", "bleu_sentences", "checkpoint_minutes
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """How text becomes ids and batches."""
+class TextConfig:
+    """How any text becomes ids and batches."""
 
     tokenizer: str = setting("bpe", "how sub-words are learned: bpe or unigram; or the path of a tokenizer.json to use")
     vocab_size: int = setting(8000, "size of the joint vocabulary to learn")
-    max_length: int = setting(200, "pairs with more tokens than this on a side are left out, and counted")
     held_out: int = setting(1000, "pairs kept for validation when no --valid is given (at most one in ten)")
     batch_tokens: int = setting(4096, "a batch holds at most this many tokens of the longer side, padding counted")
     seed: int = setting(1, "decides the order of batches, the first weights and dropout")
+
+    def __post_init__(self) -> None:
+        if self.batch_tokens < 1 or not 1 <= self.held_out <= 10_000:
+            raise ValueError("batch_tokens must be at least 1, held_out from 1 to 10,000")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be a number from 0, not {self.seed}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig(TextConfig):
+    """How sentence pairs become ids and batches."""
+
+    max_length: int = setting(200, "pairs with more tokens than this on a side are left out, and counted")
     doctor: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
-        if self.batch_tokens < 1 or self.max_length < 1 or not 1 <= self.held_out <= 10_000:
-            raise ValueError("batch_tokens and max_length must be at least 1, held_out from 1 to 10,000")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed must be a number from 0, not {self.seed}")
+        super().__post_init__()
+        if self.max_length < 1:
+            raise ValueError(f"max_length must be at least 1, not {self.max_length}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +106,7 @@ class Settings:
     """One run, whole. What is not given is chosen for the corpus and the machine (training.choose)."""
 
     published: str = ""  # the published figure that a recipe is measured against
+    task: Literal["translate"] = "translate"  # other tasks have settings of their own: tasks.settings
     source: str = ""
     target: str = ""
     train: list[str]
@@ -113,7 +125,8 @@ def check(tree: Mapping[str, Any], where: str) -> None:
     for section in ("data", "model", "objective", "training"):
         if not isinstance(tree.get(section, {}), Mapping):
             raise InputError(f"{where}: {section} is {tree[section]!r}; it must be a table of settings")
-    for key, table in (("architecture", MODELS), ("objective_name", OBJECTIVES)):
+    translators = {name: model for name, model in MODELS.items() if model.task == "translate"}
+    for key, table in (("architecture", translators), ("objective_name", OBJECTIVES)):
         name = str(tree.get(key, next(iter(table))))
         if name not in table:
             raise InputError(f"{where}: unknown {key} {name!r}; {nearest(name, table)}")

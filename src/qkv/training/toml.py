@@ -4,10 +4,9 @@ import json
 from typing import Any
 
 from qkv.config import Tree, to_tree
-from qkv.training.settings import Settings
 
 
-def to_toml(settings: Settings, files: dict[str, str]) -> str:
+def to_toml(settings: Any, files: dict[str, str]) -> str:
     """All settings, and the digests of the files that were read."""
     return "# The complete settings of this run; `qkv train --recipe` takes this file.\n" + write(
         {**to_tree(settings), "files": files}

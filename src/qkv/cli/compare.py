@@ -1,0 +1,94 @@
+"""qkv compare: variations of a recipe, trained for the same budget, in one table."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from qkv.cli.app import PLAIN, app, out, print_json
+from qkv.comparing import Comparison
+from qkv.comparing import compare as run
+
+WIDE = 400  # columns: figures are never cut; a narrow terminal folds the lines
+
+
+@app.command
+def compare(
+    recipe: str,
+    *,
+    vary: Annotated[list[str] | None, Parameter(negative=())] = None,
+    one_by_one: Annotated[bool, PLAIN] = False,
+    seeds: int = 1,
+    steps: int | None = None,
+    epochs: float | None = None,
+    minutes: float | None = None,
+    beam: int = 5,
+    alpha: float = 1.0,
+    jobs: int = 1,
+    skip_impossible: Annotated[bool, PLAIN] = False,
+    out: Path = Path("comparison"),
+    json: Annotated[bool, PLAIN] = False,
+) -> int:
+    """Train variations of a recipe for the same budget, and put their figures in one table, the best row first.
+
+    The same command again goes on where it stopped, and runs nothing twice.
+
+    For example:
+      qkv compare multi30k-en-de --vary position=sinusoidal,learned --epochs 5 --seeds 3
+      qkv compare recipe.toml --vary model=transformer,recurrent --minutes 10
+      qkv compare recipe.toml --vary model.n_heads=1,2,8 --vary model.dropout=0,0.3 --one-by-one
+      qkv compare table3-multi30k --out table3
+
+    Parameters
+    ----------
+    recipe
+        A TOML file of settings, or the name of one that `qkv list recipes` shows; its [[vary]] rows are compared.
+    vary
+        KEY=A,B in their place: attention, position, model, or a setting such as model.d_model; may be repeated.
+    one_by_one
+        Each variation alone, after the recipe as it is; not every combination.
+    seeds
+        Runs of each row, for a mean and a spread.
+    steps
+        Budget of each run in steps, in place of the recipe's own.
+    epochs
+        Budget of each run in passes over the data.
+    minutes
+        Budget of each run in training time.
+    beam
+        Hypotheses kept in beam search when BLEU is measured; 1 is greedy.
+    alpha
+        Length penalty.
+    jobs
+        Runs at a time; several have one thread each.
+    skip_impossible
+        Leave out combinations that cannot be built; without it they are refused before anything trains.
+    out
+        The folder to write: runs, table.md, table.json, table.png.
+    json
+        Print the table as one JSON object.
+    """
+    found = run(
+        recipe, vary=vary or (), one_by_one=one_by_one, seeds=seeds, steps=steps, epochs=epochs, minutes=minutes,
+        beam=beam, alpha=alpha, jobs=jobs, skip_impossible=skip_impossible, out=out,
+    )  # fmt: skip
+    if json:
+        print_json(found.table.tree())
+    else:
+        show(found)
+    return 130 if found.interrupted else 1 if found.failed else 0
+
+
+def show(found: Comparison) -> None:
+    table = Table(box=None, pad_edge=False)
+    for i, title in enumerate(found.table.header()):
+        table.add_column(escape(title), justify="right" if i else "left")
+    for row in found.table.cells():
+        table.add_row(*map(escape, row))
+    Console(highlight=False, width=WIDE).print(table)
+    for note in found.table.notes():
+        out.print(escape(note))
+    out.print(escape(f"saved in {found.out}: table.md, table.json, table.png and the runs"))

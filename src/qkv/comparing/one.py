@@ -1,0 +1,135 @@
+"""One run of a comparison, in a process of its own: `python -m qkv.comparing.one spec.json` trains and measures."""
+
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv.comparing.shared import Spec
+from qkv.config import Tree, merge
+from qkv.data import Corpus
+from qkv.decoding import Translator
+from qkv.errors import InputError
+from qkv.evaluation import score
+from qkv.files import write_json
+from qkv.models import count_parameters
+from qkv.text import read_pairs
+from qkv.training import Trained, train
+from qkv.training.device import choose_device
+from qkv.training.settings import paths
+
+TIMED = 100  # sentences whose decoding is timed
+ROUNDS = 3  # ... so often; the median counts
+STOPPED = 130  # the exit code of a run that was asked to stop
+
+
+def main(path: Path) -> int:
+    """Train as the spec beside it says, go on where an earlier process stopped, and write result.json at the end."""
+    try:
+        spec, folder = Spec(**json.loads(path.read_text(encoding="utf-8"))), path.parent
+        threads = {"training": {"threads": spec.threads}} if spec.threads else {}
+        trained = train(out=folder, **merge(spec.settings, threads))
+        if trained.stopped == "interrupted":
+            return STOPPED
+        memory = peak_memory()  # before translations add to it
+        result = {**measure(spec, folder, trained), "peak_memory": memory}
+        write_json(folder / "result.json", {"digest": spec.digest, "row": spec.row, "seed": spec.seed, **result})
+    except InputError as error:
+        print(f"qkv: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return STOPPED
+    return 0
+
+
+def measure(spec: Spec, folder: Path, trained: Trained) -> Tree:
+    """The figures of the weights that were kept."""
+    if not trained.best:
+        raise InputError("no validation gave a number, so there is no model to measure; lower training.learning_rate")
+    figures: Tree = {name: trained.best[name] for name in ("loss", "perplexity", "accuracy") if name in trained.best}
+    figures |= {"steps": trained.steps, "minutes": trained.minutes, "threads": torch.get_num_threads()}
+    figures["training_speed"] = training_speed(folder / "training" / "log.jsonl")
+    device = choose_device(spec.settings.get("training", {}).get("device", "auto"))
+    translator = Translator.load(folder, str(device))
+    figures["parameters"] = count_parameters(translator.model)
+    if "accuracy" in figures:
+        return figures
+    measured_on, pairs = held_out(spec, folder, translator)
+    texts = [line.text for line in translator.translate([source for source, _ in pairs], **spec.search)]
+    scores = score(texts, [target for _, target in pairs], target_language=str(translator.about.get("target", "")))
+    figures |= {"bleu": scores.bleu, "bleu_signature": scores.bleu_signature, "measured_on": measured_on}
+    return figures | {"decoding_speed": decoding_speed(translator, [source for source, _ in pairs], spec.search)}
+
+
+def held_out(spec: Spec, folder: Path, translator: Translator) -> tuple[str, list[tuple[str, str]]]:
+    """The pairs to translate: of the test files, or the validation files, or those that training held out."""
+    source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
+    for name in ("test", "valid"):
+        if files := paths(spec.settings.get(name, [])):
+            return f"{name} files", [(p.source, p.target) for p in read_pairs(files, source=source, target=target)]
+    tokenizer = translator.tokenizer
+    shard = Corpus.open(folder / "training" / "data" / "valid", tokenizer.fingerprint).shard(0)
+    sides = (tokenizer.decode_batch([ids(row).tolist() for row in range(len(shard))])
+             for ids in (shard.source, shard.target))  # fmt: skip
+    return "pairs held out", list(zip(*sides, strict=True))
+
+
+def training_speed(log: Path) -> float:
+    """Target tokens a second, by the run's log: between lines of training that nothing else stands between."""
+    events: list[Tree] = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    tokens, seconds = 0, 0.0
+    for before, event in pairwise(events):
+        if before["event"] == event["event"] == "train":
+            tokens, seconds = tokens + event["tokens"], seconds + event["seconds"] - before["seconds"]
+    if seconds <= 0:  # a run of moments
+        steps = [event for event in events if event["event"] == "train"]
+        tokens, seconds = sum(step["tokens"] for step in steps), steps[-1]["seconds"]
+    return tokens / max(seconds, 0.01)  # the log's own precision
+
+
+def decoding_speed(translator: Translator, sources: list[str], search: dict[str, Any]) -> float:
+    """Target tokens a second, from text to text."""
+    speeds = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        lines = translator.translate(sources[:TIMED], **search)
+        seconds = time.perf_counter() - began
+        speeds.append(sum(len(translator.tokenizer.encode(line.text)) + 1 for line in lines) / seconds)  # with the end
+    return statistics.median(speeds)
+
+
+def peak_memory() -> int | None:
+    """Bytes: of the GPU where there is one, else of this process so far; None where the system does not tell."""
+    if torch.cuda.is_available() and (most := torch.cuda.max_memory_allocated()):
+        return most
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux, whose getrusage counts what the parent had before this process began
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return 1024 * int(line.split()[1])
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
+
+
+def leave_with_parent() -> None:
+    """End at once when standard input closes: then the process that started this one is gone."""
+
+    def watch() -> None:
+        os.read(0, 1)  # not by sys.stdin, whose lock this thread would hold when the process ends
+        os._exit(STOPPED)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    leave_with_parent()
+    raise SystemExit(main(Path(sys.argv[1])))

@@ -1,0 +1,162 @@
+"""A whole comparison: what `qkv compare` and `qkv.comparing.compare` do."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qkv.comparing import plan
+from qkv.comparing.shared import Shared, Spec
+from qkv.comparing.table import FIGURES, Entry, Table
+from qkv.comparing.workers import Workers
+from qkv.config import Tree, merge
+from qkv.decoding import Search
+from qkv.errors import InputError
+from qkv.files import alone, write_json, write_text
+from qkv.look.bars import draw_points
+from qkv.training.display import Display
+from qkv.training.run import check_out
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison came to; the same table lies in `out` as table.md, table.json and table.png."""
+
+    out: Path
+    table: Table
+    interrupted: bool = False
+
+    @property
+    def failed(self) -> int:
+        """How many runs failed."""
+        return sum(len(entry.failed) for entry in self.table.entries)
+
+
+def compare(
+    recipe: str | Path, *, vary: Sequence[str] = (), one_by_one: bool = False, seeds: int = 1,
+    steps: int | None = None, epochs: float | None = None, minutes: float | None = None,
+    beam: int = 5, alpha: float = 1.0, jobs: int = 1, skip_impossible: bool = False,
+    out: str | Path = "comparison", quiet: bool = False,
+) -> Comparison:  # fmt: skip
+    """Train variations of a recipe for the same budget, each with several seeds, and put their figures in one table.
+
+    >>> qkv.comparing.compare("recipe.toml", vary=["position=sinusoidal,learned", "model.n_heads=1,4"], seeds=3)
+
+    The same call again goes on where it stopped, and runs nothing twice.
+    """
+    for name, number in (("seeds", seeds), ("jobs", jobs)):
+        if number < 1:
+            raise InputError(f"{name} is {number}, but at least 1 is needed; give 1 or more")
+    Search(beam=beam, alpha=alpha)  # refuses what no search can do
+    base, rows = plan.read_recipe(recipe)
+    rows = plan.varied(vary, one_by_one) if vary else rows
+    if not rows:
+        raise InputError(
+            f"there is nothing to compare: {recipe} has no [[vary]] rows; give --vary position=none,learned"
+        )
+    base = merge(base, {"training": budget(steps, epochs, minutes)})
+    rows, impossible = plan.possible(base, rows, skip_impossible)
+    out, display = Path(out), Display(quiet)
+    check_out(out)
+    with alone(out / "compare.lock", f"another qkv is comparing into {out}; wait for it, or give a new --out"):
+        shared, search = Shared(base, out, display), {"beam": beam, "alpha": alpha}
+        specs = {row.name: [shared.spec(row, seed, search) for seed in range(seeds)] for row in rows}
+        entries = [Entry(row, left_out=plan.laid_over(base, row)[1]) for row in different(rows, specs, display)]
+        table = Table(Path(recipe).stem, search, entries, impossible)
+        return Runs(out, table, specs, display).go(jobs)
+
+
+def budget(steps: int | None, epochs: float | None, minutes: float | None) -> Tree:
+    """What is given stands in place of all the recipe's own limits, patience too: every row has the same."""
+    given = {"steps": steps, "epochs": epochs, "minutes": minutes}
+    if all(value is None for value in given.values()):
+        return {}
+    if not any(given.values()):
+        raise InputError("a budget of 0 would never end a run; give --steps, --epochs or --minutes above 0")
+    return {"steps": 0, "epochs": 0.0, "minutes": 0.0, "patience": 0} | {k: v for k, v in given.items() if v}
+
+
+def different(rows: list[plan.Row], specs: dict[str, list[Spec]], display: Display) -> list[plan.Row]:
+    """Rows without those whose settings are those of an earlier one."""
+    first: dict[str, plan.Row] = {}
+    for row in rows:
+        same = first.setdefault(specs[row.name][0].digest, row)
+        if same is not row:
+            display.say(f"{row.name} is the same as {same.name}: it is run once")
+    return list(first.values())
+
+
+class Runs:
+    """The runs that are still to be done, in their order, and the table, which is written anew after each."""
+
+    def __init__(self, out: Path, table: Table, specs: dict[str, list[Spec]], display: Display) -> None:
+        self.out, self.table, self.display, self.place = out, table, display, out / "runs"
+        self.entries = {entry.row.name: entry for entry in table.entries}
+        # The first seed of every row comes before the second of any, so that there is soon a table to look at.
+        of_rows = [specs[name] for name in self.entries]
+        self.todo = [spec for several in zip(*of_rows, strict=True) for spec in several if not self.finished(spec)]
+
+    def go(self, jobs: int) -> Comparison:
+        self.display.say(self.count())
+        self.write()
+        workers = Workers(self.place, self.todo, jobs, self.display)
+        try:
+            workers.go(self.ended)
+        except KeyboardInterrupt:
+            self.display.say(f"stopped, all saved; {self.count()}. The same command goes on from here")
+            return Comparison(self.out, self.table, interrupted=True)
+        if problem := self.draw():
+            self.display.say(f"no picture: {problem}")
+        return Comparison(self.out, self.table)
+
+    def finished(self, spec: Spec) -> bool:
+        """Is the result of this very spec there? Then it is taken; a folder of another one is refused."""
+        entry, folder = self.entries[spec.row], self.place / spec.folder
+        if (folder / "result.json").exists():
+            result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+            if result["digest"] == spec.digest:
+                entry.results.append(result)
+                return True
+        begun = folder / "spec.json"
+        if begun.exists() and json.loads(begun.read_text(encoding="utf-8"))["digest"] != spec.digest:
+            raise InputError(f"{folder} is of other settings or other data than are asked for now; give a new --out")
+        entry.waiting += 1
+        return False
+
+    def ended(self, spec: Spec, failure: str) -> None:
+        entry = self.entries[spec.row]
+        entry.waiting -= 1
+        if failure:
+            entry.failed[spec.seed] = failure
+            told = f"failed: {failure} (see {self.place / spec.folder / 'log.txt'})"
+        else:
+            result = json.loads((self.place / spec.folder / "result.json").read_text(encoding="utf-8"))
+            entry.results.append(result)
+            names = [name for name in ("loss", "bleu", "accuracy") if name in result]
+            told = ", ".join(f"{FIGURES[name].title} {FIGURES[name].text(result[name])}" for name in names)
+        self.display.say(f"{spec.row}, seed {spec.seed}: {told}")
+        self.write()
+
+    def count(self) -> str:
+        done = sum(len(entry.results) for entry in self.table.entries)
+        failed = sum(len(entry.failed) for entry in self.table.entries)
+        total = done + failed + sum(entry.waiting for entry in self.table.entries)
+        return f"{done} of {total} runs are done" + (f", {failed} failed" if failed else "")
+
+    def write(self) -> None:
+        write_text(self.out / "table.md", self.table.markdown())
+        write_json(self.out / "table.json", self.table.tree())
+
+    def draw(self) -> str:
+        """Draw the table; returns why not, if it cannot."""
+        entries = [entry for entry in self.table.sorted() if entry.results]
+        panels = {}
+        for name in self.table.figures():
+            figure = FIGURES[name]
+            title = figure.title + (f" ({figure.after.strip()})" if figure.after else "")
+            panels[title] = [[value / figure.unit for value in entry.values(name)] for entry in entries]
+        try:
+            draw_points([entry.row.name for entry in entries], panels, self.out / "table.png")
+        except InputError as error:
+            return str(error)
+        return ""

@@ -1,0 +1,103 @@
+"""What all runs of a comparison share: the corpus, read once, the sizes that follow from it, and the vocabulary."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from qkv.comparing.plan import Row, laid_over
+from qkv.config import Tree, merge, to_tree
+from qkv.models import MODELS
+from qkv.text import languages
+from qkv.text.tokenizer import TOKENIZERS, Tokenizer
+from qkv.training import prepare
+from qkv.training.choose import Corpus, choose
+from qkv.training.device import choose_device
+from qkv.training.display import Display
+from qkv.training.settings import Settings, complete, paths
+
+FILES = ("train", "valid", "test")
+# Settings that change no figure but speed: a result stays good whatever they are.
+IDLE = ("threads", "keep", "checkpoint_minutes", "checkpoint_steps")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One run: all that its process must know, and a digest of all that its result depends on."""
+
+    row: str
+    seed: int
+    folder: str
+    settings: Tree
+    search: dict[str, Any]
+    digest: str
+    threads: int = 0
+
+
+class Shared:
+    """Reads the corpus of the recipe; then gives each row its whole settings, the vocabulary among them."""
+
+    def __init__(self, base: Tree, out: Path, display: Display) -> None:
+        self.base, self.out = base, out
+        train, valid, test = (paths(base.get(name, [])) for name in FILES)
+        guess = languages(train)
+        self.names = {"source": guess[0] or "", "target": guess[1] or ""}
+        partial = complete(merge(self.names, {"model": {"preset": "tiny"}}, base), "settings")
+        source = prepare.Source(train, valid, test, partial.source, partial.target, partial.data.doctor)
+        with display.counting("reading", None) as tick:
+            self.survey = source.survey(tick)
+        has_limit = any(base.get("training", {}).get(name) for name in ("steps", "epochs", "minutes"))
+        corpus = Corpus(self.survey.report.kept, self.survey.characters)
+        self.chosen = choose(corpus, choose_device(partial.training.device), has_limit)
+
+    def spec(self, row: Row, seed: int, search: Mapping[str, Any]) -> Spec:
+        """The `seed`th run of a row, counted from 0."""
+        tree = self.whole(row)
+        settings = complete(tree, row.name)
+        tree = merge(tree, {"data": {"tokenizer": self.tokenizer(settings), "seed": settings.data.seed + seed}})
+        folder = f"{row.folder}-{settings.data.seed + seed}"
+        digest = digest_of(complete(tree, row.name), search)
+        return Spec(row.name, settings.data.seed + seed, folder, tree, dict(search), digest)
+
+    def whole(self, row: Row) -> Tree:
+        """Every setting that the recipe or the row gives or the corpus decides."""
+        tree, _ = laid_over(self.base, row)
+        tree.pop("published", None)
+        config = MODELS[str(tree.get("architecture", next(iter(MODELS))))].config_class
+        known = ["preset", *(setting.name for setting in fields(config))]
+        sizes = {key: value for key, value in self.chosen["model"].items() if key in known}
+        return merge(self.names, {**self.chosen, "model": sizes}, tree)
+
+    def tokenizer(self, settings: Settings) -> str:
+        """The path of the sub-words for these settings: learned once, so that rows have the same vocabulary."""
+        c = settings.data
+        if c.tokenizer not in TOKENIZERS:
+            return c.tokenizer
+        what = digest_json([self.survey.files, c.tokenizer, c.vocab_size])
+        path = self.out / "tokenizers" / f"{c.tokenizer}-{c.vocab_size}-{what[:8]}.json"
+        if not path.exists():
+            prepare.learn_tokenizer(c, self.survey.sample).save(path)
+        return str(path)
+
+
+def digest_of(settings: Settings, search: Mapping[str, Any]) -> str:
+    """Files count by what is in them, wherever they are."""
+    tree = to_tree(settings)
+    for name in IDLE:
+        del tree["training"][name]
+    for name in FILES:
+        tree[name] = [file_digest(path) for path in paths(tree[name])]
+    tree["data"]["tokenizer"] = Tokenizer.load(Path(settings.data.tokenizer)).fingerprint
+    return digest_json([tree, dict(search)])
+
+
+@cache
+def file_digest(path: Path) -> str:
+    return prepare.digest(path)
+
+
+def digest_json(data: Any) -> str:
+    return blake2b(json.dumps(data, sort_keys=True).encode(), digest_size=16).hexdigest()

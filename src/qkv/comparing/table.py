@@ -1,0 +1,148 @@
+"""The table of a comparison: the best row first, each figure as mean and spread over seeds."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from qkv.comparing.plan import Row
+from qkv.config import Tree
+
+
+class Figure(NamedTuple):
+    """A column: what it is called, and how its numbers are written."""
+
+    title: str
+    unit: float  # what one stands for
+    digits: int
+    after: str = ""
+
+    def text(self, value: float) -> str:
+        return f"{value / self.unit:,.{self.digits}f}"
+
+
+FIGURES = {
+    "parameters": Figure("parameters", 1e6, 2, " M"),
+    "loss": Figure("loss", 1, 3),
+    "perplexity": Figure("perplexity", 1, 2),
+    "bleu": Figure("BLEU", 1, 2),
+    "accuracy": Figure("accuracy", 0.01, 2, " %"),
+    "training_speed": Figure("training tokens/s", 1, 0),
+    "decoding_speed": Figure("decoding tokens/s", 1, 0),
+    "peak_memory": Figure("peak memory", 1e6, 0, " MB"),
+}
+SCORES = ("bleu", "accuracy")  # what rows are sorted by
+
+
+@dataclass
+class Entry:
+    """A row and what became of its runs."""
+
+    row: Row
+    results: list[Tree] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)  # seed -> why
+    waiting: int = 0
+    left_out: list[str] = field(default_factory=list)  # settings of the recipe that its architecture does not have
+
+    def values(self, name: str) -> list[float]:
+        return [result[name] for result in self.results if result.get(name) is not None]
+
+    def mean(self, name: str) -> float | None:
+        values = self.values(name)
+        return statistics.fmean(values) if values else None
+
+    def spread(self, name: str) -> float | None:
+        """The sample's standard deviation; one run has none."""
+        values = self.values(name)
+        return statistics.stdev(values) if len(values) > 1 else None
+
+    def cell(self, name: str) -> str:
+        mean, spread, figure = self.mean(name), self.spread(name), FIGURES[name]
+        if mean is None:
+            return ""
+        around = f" ± {figure.text(spread)}" if spread is not None and name != "parameters" else ""
+        return figure.text(mean) + around + figure.after
+
+
+@dataclass(frozen=True)
+class Table:
+    """All rows, and the sentences that belong below them."""
+
+    recipe: str
+    search: Tree
+    entries: Sequence[Entry]
+    impossible: dict[str, str] = field(default_factory=dict)  # row -> why it cannot be built
+
+    def sorted(self) -> list[Entry]:
+        """The best score first; rows without one last, in their own order."""
+
+        def key(entry: Entry) -> float:
+            scores = [score for name in SCORES if (score := entry.mean(name)) is not None]
+            return -scores[0] if scores else math.inf
+
+        return sorted(self.entries, key=key)
+
+    def figures(self) -> list[str]:
+        """The figures that any run has; before there is one, those of a translation."""
+        names = [name for name in FIGURES if any(entry.values(name) for entry in self.entries)]
+        return names or [name for name in FIGURES if name != "accuracy"]
+
+    def header(self) -> list[str]:
+        published = ["published"] if any(entry.row.published for entry in self.entries) else []
+        return ["row", *(FIGURES[name].title for name in self.figures()), *published]
+
+    def cells(self) -> list[list[str]]:
+        names, has_published = self.figures(), self.header()[-1] == "published"
+        rows = [[e.row.name, *map(e.cell, names), *([e.row.published] * has_published)] for e in self.sorted()]
+        for entry, row in zip(self.sorted(), rows, strict=True):
+            if not entry.results:
+                row[1] = "failed" if entry.failed else "waiting"
+        return rows
+
+    def notes(self) -> list[str]:
+        results = [result for entry in self.entries for result in entry.results]
+        seeds = sorted({result["seed"] for result in results})
+        notes = []
+        if results:
+            said = "mean ± standard deviation over seeds" if len(seeds) > 1 else "no spread is known of one seed:"
+            notes.append(f"{said} {', '.join(map(str, seeds))}")
+        for signature, where in sorted({(r["bleu_signature"], r["measured_on"]) for r in results if "bleu" in r}):
+            how = ", ".join(f"{key} {value}" for key, value in self.search.items())
+            notes.append(f"BLEU of the {where}, {how}: {signature}")
+        threads = sorted({result["threads"] for result in results})
+        if len(threads) > 1:
+            notes.append(f"runs had {' or '.join(map(str, threads))} threads: do not compare their speeds")
+        for entry in self.entries:
+            if entry.left_out:
+                notes.append(f"{entry.row.name}: this architecture has no {', '.join(entry.left_out)}")
+            notes += [f"{entry.row.name}, seed {seed}: failed: {why}" for seed, why in entry.failed.items()]
+            if entry.waiting:
+                notes.append(f"{entry.row.name}: runs still to be done: {entry.waiting}")
+        return notes + [f"{name}: left out, cannot be built: {why}" for name, why in self.impossible.items()]
+
+    def markdown(self) -> str:
+        header = self.header()
+        rule = ["---", *["---:"] * (len(header) - 1)]
+        lines = [" | ".join(cell.replace("|", r"\|") for cell in row) for row in (header, rule, *self.cells())]
+        notes = "".join(f"- {note}\n" for note in self.notes())
+        return f"# Comparison: {self.recipe}\n\n" + "".join(f"| {line} |\n" for line in lines) + f"\n{notes}"
+
+    def tree(self) -> Tree:
+        """Everything, as plain data."""
+        rows = [
+            {
+                "name": entry.row.name,
+                "changes": entry.row.changes,
+                "published": entry.row.published,
+                "figures": {
+                    name: {"mean": entry.mean(name), "spread": entry.spread(name)} for name in self.figures()
+                },
+                "runs": entry.results,
+                "failed": {str(seed): why for seed, why in entry.failed.items()},
+                "waiting": entry.waiting,
+                "left_out": entry.left_out,
+            }
+            for entry in self.sorted()
+        ]  # fmt: skip
+        return {"recipe": self.recipe, "search": self.search, "rows": rows, "impossible": self.impossible}

@@ -1,0 +1,137 @@
+"""Recurrent layers: the cells as their equations, and a stack of them that runs whole sentences or single steps."""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+CellState = tuple[Tensor, ...]  # h, and c of an LSTM: each (B, D)
+
+
+class Cell:
+    """One step of a recurrent layer: what comes in as W x + b and U h + b', with the old state, gives the new state."""
+
+    gates: ClassVar[int]  # blocks of D rows in W and U
+    states: ClassVar[int] = 1
+    whole: ClassVar[type[nn.RNN] | type[nn.GRU] | type[nn.LSTM]]  # torch's layer of this cell, which holds the weights
+
+    @staticmethod
+    def step(wx: Tensor, uh: Tensor, state: CellState) -> CellState:
+        raise NotImplementedError
+
+    @staticmethod
+    def begin(input_bias: Tensor, hidden_bias: Tensor) -> None:
+        """Biases at the start: torch's own, unless a cell knows better."""
+
+
+class RNN(Cell):
+    """Elman 1990: h' = tanh(W x + U h + b)."""
+
+    gates, whole = 1, nn.RNN
+
+    @staticmethod
+    def step(wx: Tensor, uh: Tensor, state: CellState) -> CellState:
+        return ((wx + uh).tanh(),)
+
+
+class GRU(Cell):
+    """Cho et al. 2014, Eq. 5-8: h' = (1 - z) * n + z * h, with gates r, z and n = tanh(W x + b + r * (U h + b')).
+
+    Differs: the paper has U (r * h). This is torch's form, in which U h is one product for all three gates.
+    """
+
+    gates, whole = 3, nn.GRU
+
+    @staticmethod
+    def step(wx: Tensor, uh: Tensor, state: CellState) -> CellState:
+        (wr, wz, wn), (ur, uz, un) = wx.chunk(3, dim=-1), uh.chunk(3, dim=-1)
+        r, z = (wr + ur).sigmoid(), (wz + uz).sigmoid()
+        n = (wn + r * un).tanh()
+        return ((1 - z) * n + z * state[0],)
+
+
+class LSTM(Cell):
+    """Hochreiter and Schmidhuber 1997, forget gate of Gers et al. 2000: c' = f * c + i * g, h' = o * tanh(c').
+
+    i, f, o are sigmoids and g is a tanh of W x + U h + b. The forget gate's bias begins at 1, so that a new network
+    remembers (Jozefowicz et al. 2015).
+    """
+
+    gates, states, whole = 4, 2, nn.LSTM
+
+    @staticmethod
+    def step(wx: Tensor, uh: Tensor, state: CellState) -> CellState:
+        i, f, g, o = (wx + uh).chunk(4, dim=-1)
+        c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+    @staticmethod
+    def begin(input_bias: Tensor, hidden_bias: Tensor) -> None:
+        for bias, value in ((input_bias, 1.0), (hidden_bias, 0.0)):
+            bias.chunk(4)[1].fill_(value)
+
+
+CELLS: dict[str, type[Cell]] = {
+    "lstm": LSTM,
+    "gru": GRU,
+    "rnn": RNN,
+}
+
+
+class Recurrence(nn.Module):
+    """Layers of one cell, each over the outputs of the one below, with dropout between them (Zaremba et al. 2014).
+
+    `forward` runs all steps in one call of torch's kernel; `step` runs one, by the equations above. A state is one
+    CellState for each layer, of a bidirectional stack for each layer and direction.
+    """
+
+    def __init__(
+        self, cell: str, inputs: int, width: int, *, layers: int, dropout: float = 0.0, bidirectional: bool = False
+    ) -> None:
+        super().__init__()
+        self.cell = CELLS[cell]
+        between = dropout if layers > 1 else 0.0
+        self.layers = self.cell.whole(
+            inputs, width, layers, batch_first=True, dropout=between, bidirectional=bidirectional
+        )
+        with torch.no_grad():
+            for _, _, b, b_hidden in self.layers.all_weights:
+                self.cell.begin(b, b_hidden)
+
+    def forward(
+        self, x: Tensor, state: list[CellState] | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, list[CellState]]:
+        """x (B, T, D) -> the top layer's outputs, directions side by side, and the state after the last step.
+
+        With `lengths` (B,), rows end early: they stop there, begin there backwards, and give zeros beyond.
+        """
+        first = None if state is None else [torch.stack(part).to(x.dtype) for part in zip(*state, strict=True)]
+        given = first if first is None or self.cell.states > 1 else first[0]
+        if lengths is None:
+            outputs, last = self.layers(x, given)
+        else:  # torch packs no empty rows: such a row reads one token of padding, and then counts as 0
+            packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+            outputs, last = self.layers(packed, given)
+            outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.size(1))
+        parts = last if isinstance(last, tuple) else (last,)  # each (layers * directions, B, D)
+        if lengths is not None:
+            full = lengths[:, None] > 0
+            outputs, parts = outputs * full[:, None], tuple(part * full for part in parts)
+        return outputs, list(zip(*(part.unbind(0) for part in parts), strict=True))
+
+    def project(self, x: Tensor) -> Tensor:
+        """The first layer's W x + b, which waits for no state: (.., D) -> (.., gates * D)."""
+        w, _, b, _ = self.layers.all_weights[0]
+        return F.linear(x, w, b)
+
+    def step(self, wx: Tensor, state: list[CellState], masks: Tensor | None = None) -> list[CellState]:
+        """One step of each layer, from `project(x)` (B, gates * D); `masks` (layers - 1, B, D) drop in between."""
+        new: list[CellState] = []
+        for i, (w, u, b, b_hidden) in enumerate(self.layers.all_weights):
+            if new:
+                h = new[-1][0]
+                wx = F.linear(h if masks is None else h * masks[i - 1], w, b)
+            new.append(self.cell.step(wx, F.linear(state[i][0], u, b_hidden), state[i]))
+        return new

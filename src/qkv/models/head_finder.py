@@ -1,0 +1,112 @@
+"""The head finder: an encoder with any positions, and a bilinear score of each word against each possible head."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from qkv.attention import padding
+from qkv.config import setting
+from qkv.errors import InputError
+from qkv.layers import Dropout, Embedding, Stack
+from qkv.models.model import Model
+from qkv.positions import Places, Tree
+
+PAD = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadFinderConfig:
+    """A small encoder; `d_arc` is the width in which words and heads are compared."""
+
+    vocab_size: int = setting(8000, "size of the vocabulary (read from the tokenizer)")
+    d_model: int = setting(128, "width of the vectors that pass between blocks")
+    d_ff: int = setting(256, "width inside the feed-forward networks")
+    n_heads: int = setting(4, "attention heads; d_model must be divisible by it")
+    layers: int = setting(2, "blocks of the encoder")
+    d_arc: int = setting(64, "width in which words and heads are compared")
+    dropout: float = setting(0.1, "dropout of every sub-layer's output and of the embeddings")
+    norm: Literal["post", "pre"] = setting("pre", "layer norm after each residual or before each sub-layer")
+    position: str = setting("sinusoidal", "any name that `qkv list positions` prints, e.g. structural_relative")
+    attention: str = setting("scaled_dot", "any name that `qkv list attention` prints")
+    max_length: int = setting(512, "longest sentence in sub-words that the model takes")
+
+    # What encoder blocks also ask for.
+    attention_bias = False
+    activation_dropout = 0.0
+    encoder_attention = ""
+    memory_attention = ""
+
+    def __post_init__(self) -> None:
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}")
+        for name in ("vocab_size", "d_model", "d_ff", "n_heads", "layers", "d_arc", "max_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, not {self.dropout}")
+
+    @property
+    def head_width(self) -> int:
+        return self.d_model // self.n_heads
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"d_model": 64, "d_ff": 128, "n_heads": 4, "layers": 2, "d_arc": 32},
+    "small": {"d_model": 128, "d_ff": 256, "n_heads": 4, "layers": 2, "d_arc": 64},
+}
+
+
+class HeadFinder(Model):
+    """Dozat & Manning 2017, section 3.1: s(i, j) = head(j)^T U word(i) + head(j)^T u scores word j as the head of i.
+
+    word and head are one-layer networks over what the encoder says of a word, which is what it says of its first
+    sub-word. Differs: a Transformer encoder in place of three LSTMs, sub-words in place of words with their tags, and
+    no search for the best tree: each word chooses its head alone.
+    """
+
+    task = "heads"
+    config_class = HeadFinderConfig
+    presets = PRESETS
+    config: HeadFinderConfig
+
+    def __init__(self, config: HeadFinderConfig) -> None:
+        super().__init__(config)
+        c = config
+        self.tokens = Embedding(c.vocab_size, c.d_model)
+        self.encoder = Stack(c, layers=c.layers, position=c.position, has_memory=False)
+        self.root = nn.Parameter(torch.randn(c.d_model))
+        self.word = nn.Sequential(nn.Linear(c.d_model, c.d_arc), nn.ReLU(), Dropout(c.dropout))
+        self.head = nn.Sequential(nn.Linear(c.d_model, c.d_arc), nn.ReLU(), Dropout(c.dropout))
+        self.bilinear = nn.Linear(c.d_arc, c.d_arc)  # U and, as its bias, u
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        nn.init.zeros_(self.bilinear.weight)  # all heads are equally likely at first
+
+    def forward(self, ids: Tensor, first: Tensor, tree: Tree | None = None) -> Tensor:  # type: ignore[override]
+        """Sub-word ids (B, S) and the place of each word's first one (B, T), -1 at padding: scores (B, T, 1 + T).
+
+        Column 0 is the root, column j the j-th word. `tree` holds a tree position for each sub-word.
+        """
+        if tree is None and self.encoder.position.needs_tree:
+            raise InputError(
+                f"{self.config.position!r} needs a dependency tree for each sentence, and none was given; "
+                "give trees, or use another position"
+            )
+        at = Places.span(0, ids.size(1), ids.device, tree=tree)
+        hidden = self.encoder(self.tokens(ids), at, padding(ids, PAD))  # (B, S, D)
+        place = first.clamp(min=0)[:, :, None].expand(-1, -1, hidden.size(2))
+        words = hidden.gather(1, place)  # (B, T, D)
+        heads = torch.cat((self.root.expand(len(ids), 1, -1), words), dim=1)  # (B, 1 + T, D)
+        scores = self.bilinear(self.word(words)) @ self.head(heads).transpose(1, 2)  # (B, T, 1 + T)
+        is_head = torch.cat((torch.ones_like(first[:, :1], dtype=torch.bool), first >= 0), dim=1)  # (B, 1 + T)
+        blocked: Tensor = scores.masked_fill(~is_head[:, None, :], -torch.inf)
+        return blocked
+
+    def sizes(self) -> str:
+        c = self.config
+        return f"d_model {c.d_model}, {c.layers} layers, {c.n_heads} heads, {c.position}, dropout {c.dropout}"

@@ -1,0 +1,151 @@
+"""The hierarchical attention network: words make sentences, sentences make the document (Yang et al. 2016)."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from qkv.attention.pooling import Pooling, mean
+from qkv.config import setting
+from qkv.layers import Dropout, Stack
+from qkv.models.model import Model
+from qkv.positions import Places
+
+PAD = 0  # the id that fills up shorter sentences
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchicalConfig:
+    """Yang et al. 2016, section 3.3: embeddings of 200, a GRU of 50 in each direction at both levels."""
+
+    vocab_size: int = setting(8000, "size of the joint vocabulary (read from the tokenizer)")
+    n_classes: int = setting(2, "classes that a document may have (read from the labels)")
+    d_embedding: int = setting(200, "width of the word embeddings")
+    d_model: int = setting(100, "width of the sentence and document vectors: both directions of the GRU together")
+    levels: int = setting(2, "2 for words and sentences, 1 for one attention over all words of a document")
+    encoder: Literal["gru", "self", "none"] = setting(
+        "gru", "what reads words and sentences: gru (the paper), self for encoder blocks, none for nothing"
+    )
+    pooling: Literal["attention", "mean"] = setting("attention", "learned-query attention (the paper), or the average")
+    layers: int = setting(1, "with encoder self: blocks at each level")
+    n_heads: int = setting(4, "with encoder self: attention heads")
+    d_ff: int = setting(200, "with encoder self: width inside the feed-forward networks")
+    position: str = setting("sinusoidal", "with encoder self: any name that `qkv list positions` prints")
+    attention: str = setting("scaled_dot", "with encoder self: any name that `qkv list attention` prints")
+    norm: Literal["post", "pre"] = setting("pre", "with encoder self: layer norm before or after each sub-layer")
+    dropout: float = setting(0.3, "dropout of word, sentence and document vectors")
+    word_dropout: float = setting(0.0, "share of the words that are hidden from each training document")
+    max_length: int = setting(4096, "with encoder self: longest sentence, in words, or document, in sentences")
+
+    # What encoder blocks also ask for.
+    attention_bias = False
+    activation_dropout = 0.0
+    encoder_attention = ""
+    memory_attention = ""
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "n_classes", "d_embedding", "d_model", "layers", "n_heads", "d_ff", "max_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("dropout", "word_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+        if self.levels not in (1, 2):
+            raise ValueError(f"levels must be 1 (words) or 2 (words and sentences), not {self.levels}")
+        if self.encoder == "gru" and self.d_model % 2:
+            raise ValueError(f"d_model={self.d_model} is not even, but the GRU has two directions")
+        if self.encoder != "gru" and self.d_embedding != self.d_model:
+            raise ValueError(
+                f"d_embedding={self.d_embedding} is not d_model={self.d_model}; only encoder gru changes the width"
+            )
+        if self.encoder == "self" and self.d_model % self.n_heads:
+            raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}")
+
+    @property
+    def head_width(self) -> int:
+        return self.d_model // self.n_heads
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "han": {"d_embedding": 200, "d_model": 100, "encoder": "gru"},
+    "han-self": {"d_embedding": 100, "d_model": 100, "encoder": "self"},
+}
+
+
+class Level(nn.Module):
+    """Yang et al. 2016, Figure 2: one level of it; vectors of words (or sentences) become the vector of the whole."""
+
+    def __init__(self, c: HierarchicalConfig, width: int) -> None:
+        super().__init__()
+        if c.encoder == "gru":
+            self.gru = nn.GRU(width, c.d_model // 2, batch_first=True, bidirectional=True)
+        elif c.encoder == "self":
+            self.stack = Stack(c, layers=c.layers, position=c.position, has_memory=False)
+        self.pooling = Pooling(c, c.d_model) if c.pooling == "attention" else mean
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x (B, S, D), mask (B, S) whose True stand first: (B, D)."""
+        if hasattr(self, "gru"):
+            lengths = mask.sum(dim=1).clamp(min=1).cpu()  # a row of nothing is read as one zero, and pooled away
+            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            x, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=mask.size(1))
+        elif hasattr(self, "stack"):
+            x = self.stack(x, Places.span(0, x.size(1), x.device), mask[:, None, None])
+        pooled: Tensor = self.pooling(x, mask)
+        return pooled
+
+
+class Hierarchical(Model):
+    """Yang et al. 2016, section 2.2: attention over the words of a sentence, then over the sentences of a document.
+
+    With encoder "self" the two GRUs are encoder blocks (Vaswani et al. 2017). With levels = 1 the document is one long
+    sentence: plain attention. Differs: word embeddings are learned with the rest, where the paper takes word2vec's.
+    """
+
+    task = "classify"
+    config_class = HierarchicalConfig
+    presets = PRESETS
+    config: HierarchicalConfig
+
+    def __init__(self, config: HierarchicalConfig) -> None:
+        super().__init__(config)
+        c = config
+        self.embedding = nn.Embedding(c.vocab_size, c.d_embedding)
+        nn.init.normal_(self.embedding.weight, std=1.0 if c.encoder == "self" else 0.1)  # positions have unit variance
+        self.words = Level(c, c.d_embedding)
+        if c.levels == 2:
+            self.sentences = Level(c, c.d_model)
+        self.dropout, self.word_dropout = Dropout(c.dropout), Dropout(c.word_dropout)
+        self.output = nn.Linear(c.d_model, c.n_classes)
+
+    def forward(self, documents: Tensor) -> Tensor:  # type: ignore[override]
+        """Word ids (B, N, S) of the sentences of documents, padded: logits (B, n_classes)."""
+        if self.config.levels == 1:
+            documents = from_the_left(documents[documents != PAD], (documents != PAD).flatten(1))[0][:, None]
+        is_word = documents != PAD
+        has_words = is_word.any(dim=2)  # (B, N); sentences of nothing but padding are left out
+        s = self.words(self.embed(documents[has_words]), is_word[has_words])  # (R, D): of all documents
+        sentences, mask = from_the_left(self.dropout(s), has_words)  # (B, N, D), (B, N)
+        v = self.dropout(self.sentences(sentences, mask)) if self.config.levels == 2 else sentences[:, 0]  # (B, D)
+        logits: Tensor = self.output(v)
+        return logits
+
+    def embed(self, words: Tensor) -> Tensor:
+        x: Tensor = self.dropout(self.embedding(words))  # (R, S) -> (R, S, D)
+        seen: Tensor = self.word_dropout(x.new_ones(*words.shape, 1))
+        return x * seen
+
+    def sizes(self) -> str:
+        c = self.config
+        return f"d_model {c.d_model}, {c.levels} levels, encoder {c.encoder}, pooling {c.pooling}, dropout {c.dropout}"
+
+
+def from_the_left(found: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+    """What stands where keep (B, N) is True, `found` (R, ..) row by row, without the gaps: (B, N, ..), mask (B, N)."""
+    count = keep.sum(dim=1)
+    mask = torch.arange(max(1, int(count.max())), device=keep.device) < count[:, None]
+    laid = found.new_zeros(*mask.shape, *found.shape[1:])
+    laid[mask] = found
+    return laid, mask

@@ -1,0 +1,222 @@
+"""Why positions, and what the sinusoidal ones are and are not."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from qkv.attention import causal
+from qkv.errors import InputError
+from qkv.look import draw
+from qkv.positions import Learned, Places, Sinusoidal
+from qkv.why.chart import curves
+from qkv.why.claim import Measured, Row
+from qkv.why.instruments import CPU, apart, identity, look, multi_head, places, small, stack
+
+
+def table(d_model: int, length: int) -> Tensor:
+    """The rows PE(0), PE(1), ... in float64."""
+    return Sinusoidal(small(d_model=d_model)).rows(length).double()
+
+
+def frequencies(d_model: int) -> Tensor:
+    """The angle by which each pair (sin, cos) turns from one place to the next, read off the table."""
+    one = table(d_model, 2)[1]
+    return torch.atan2(one[0::2], one[1::2])
+
+
+def bag_of_words() -> Measured:
+    """Words in another order: does each word's vector change, does the mean of all?"""
+    x, order = torch.randn(1, 7, 16, dtype=torch.float64), torch.tensor([3, 0, 6, 1, 5, 2, 4])
+    at, rows = places(7), []
+    for name, position, mask in (
+        ("encoder, no positions", "none", None),
+        ("causal decoder, no positions", "none", causal(at)),
+        ("encoder, sinusoidal positions", "sinusoidal", None),
+    ):
+        part = stack(position=position)
+        with torch.no_grad():
+            before, after = part(x, at, mask), part(x[:, order], at, mask)
+        rows.append((name, apart(before[:, order], after), apart(before, after), apart(before.mean(1), after.mean(1))))
+    encoder, decoder, told = rows
+    return Measured(
+        columns=("words shuffled", "a word's own vector moves by", "the vector at a place", "the mean of all"),
+        rows=list(rows),
+        verdict="true with a correction",
+        why="The precise word is equivariant: shuffle the words and the vectors are shuffled along, the same for each "
+        "word. Only a pooled output is invariant, a bag of words. And a causal decoder is not order-blind even "
+        "without positions: its mask tells it how many words stand before.",
+        holds=encoder[1] < 1e-12 and encoder[2] > 1e-2 and encoder[3] < 1e-12
+        and min(decoder[1], decoder[3], told[1], told[3]) > 1e-3,
+    )  # fmt: skip
+
+
+def any_length() -> Measured:
+    rows: list[Row] = []
+    tables = {"sinusoidal": Sinusoidal(small(max_length=64)), "learned(length=64)": Learned(small(), length=64)}
+    for name, part in tables.items():
+        for last in (63, 64, 1_000_000):
+            try:
+                with torch.no_grad():
+                    y = part.embed(torch.zeros(1, 1, 16), Places(torch.tensor([last]), torch.tensor([last])))
+                rows.append((name, last, f"values in [{y.min().item():.1f}, {y.max().item():.1f}]"))
+            except InputError:
+                rows.append((name, last, "refused"))
+            if name == "sinusoidal" and last == 64:
+                break  # a table up to a million would only cost time; the next row asks the formula
+    far = (torch.tensor(1_000_000.0, dtype=torch.float64) * frequencies(16)).sin()
+    rows.insert(2, ("sinusoidal", 1_000_000, f"values in [{far.min().item():.1f}, {far.max().item():.1f}]"))
+    sentence = refusal(64)
+    return Measured(
+        columns=("position", "place", "answer"),
+        rows=rows,
+        verdict="true",
+        why=f"A formula has a value at every place, a table ends with its last row. qkv says so: {sentence!r}",
+        holds=[str(row[2]) != "refused" for row in rows] == [True, True, True, True, False, False]
+        and "64 learned positions" in sentence,
+    )
+
+
+def refusal(length: int) -> str:
+    """What qkv says to one place too many."""
+    try:
+        Learned(small(), length=length).embed(torch.zeros(1, length + 1, 16), Places.span(0, length + 1, CPU))
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def raw_indices() -> Measured:
+    """Words of unit size with their index added to every coordinate; attention with Q = K = V = X."""
+    rows: list[Row] = []
+    part = identity(multi_head(n_heads=1))
+    for n in (10, 100, 1000):
+        words = torch.randn(1, n, 16, dtype=torch.float64)
+        index = torch.arange(n, dtype=torch.float64)[None, :, None].expand(-1, -1, 16)
+        waves = table(16, n)[None]
+        found = []
+        for position in (index, waves):
+            with torch.no_grad():
+                _, weights = look(part, words + position)
+            found += [position[0, -1].norm().item(), weights[0, 0, :, -1].mean().item()]
+        rows.append((n, *found, 1 / n))
+    return Measured(
+        columns=("words", "norm of the last index", "mean weight of the last word", "norm of the last sinusoid",
+                 "mean weight of the last word, sinusoid", "even share"),
+        rows=rows,
+        verdict="true",
+        why="An index grows without end, drowns the word it is added to, and draws nearly all weight to the last "
+        "word. A sinusoid has the same norm, sqrt(d/2), at every place.",
+        holds=all(float(row[2]) > 0.8 and float(row[4]) < 5 * float(row[5]) for row in rows)
+        and all(abs(float(row[3]) - 8**0.5) < 1e-9 for row in rows) and float(rows[2][1]) > 50 * float(rows[0][1]),
+        picture=lambda path: curves(path, {"index": ([10, 100, 1000], [float(r[1]) for r in rows]),
+                                           "sinusoid": ([10, 100, 1000], [float(r[3]) for r in rows])},
+                                    log_x=True, log_y=True, x="place", y="norm", title="what is added to a word"),
+    )  # fmt: skip
+
+
+def sum_of_angles() -> Measured:
+    a, b = 6.3 * torch.rand(2, 10_000, dtype=torch.float64)
+    minus, plus = (a.cos() * b.cos() - a.sin() * b.sin()), (a.cos() * b.cos() + a.sin() * b.sin())
+    rows: list[Row] = [
+        ("cos a cos b - sin a sin b, against cos(a + b)", apart(minus, (a + b).cos())),
+        ("cos a cos b + sin a sin b, against cos(a + b)", apart(plus, (a + b).cos())),
+        ("cos a cos b + sin a sin b, against cos(a - b)", apart(plus, (a - b).cos())),
+        ("PE(p + 7) from PE(p), with the minus", shift_error(128, 7, sign=-1)),
+        ("PE(p + 7) from PE(p), with the plus", shift_error(128, 7, sign=1)),
+    ]
+    return Measured(
+        columns=("formula", "largest error"),
+        rows=rows,
+        verdict="wrong",
+        why="A sign slipped: cos(a + b) = cos a cos b - sin a sin b; with plus it is cos(a - b). Proof: at "
+        "a = b = pi/2 the left is cos(pi) = -1, the printed right side is 0 + 1 = 1.",
+        holds=float(rows[0][1]) < 1e-12 < 0.1 < float(rows[1][1]) and float(rows[2][1]) < 1e-12
+        and float(rows[3][1]) < 1e-10 < 0.1 < float(rows[4][1]),
+    )  # fmt: skip
+
+
+def rotation(d_model: int, k: int, *, sign: int = -1) -> Tensor:
+    """T(k): PE(p + k) = T(k) PE(p), a rotation of each pair (sin, cos); `sign` is that of N16."""
+    angle = k * frequencies(d_model)
+    blocks = torch.stack((angle.cos(), angle.sin(), sign * angle.sin(), angle.cos()), dim=-1).view(-1, 2, 2)
+    turn: Tensor = torch.block_diag(*blocks)
+    return turn
+
+
+def shift_error(d_model: int, k: int, *, sign: int = -1) -> float:
+    rows = table(d_model, 100)
+    return apart(rows[k:], rows[:-k] @ rotation(d_model, k, sign=sign).T)
+
+
+def wavelengths() -> Measured:
+    rows: list[Row] = []
+    waves = {}
+    for d in (64, 128, 512, 1024):
+        length = 2 * math.pi / frequencies(d)
+        waves[d] = length
+        step = (length[1:] / length[:-1]).mean().item()
+        values = table(d, 500)
+        rows.append((d, d // 2, length[0].item(), length[-1].item(), step, values.min().item(), values.max().item()))
+    return Measured(
+        columns=("d_model", "waves", "shortest", "longest", "each longer by", "least value", "largest value"),
+        rows=rows,
+        verdict="wrong",
+        why="Values lie between -1 and 1 for every d. The wavelengths run in equal ratios from 2 pi towards "
+        "10000 * 2 pi = 62,832, whatever d is: a larger d_model puts more waves between the same ends, so it is "
+        "finer, not wider.",
+        holds=all(abs(float(row[2]) - 2 * math.pi) < 1e-9 and -1 <= float(row[5]) < float(row[6]) <= 1
+                  and abs(float(row[3]) / (2 * math.pi) - 10000 ** (1 - 2 / int(row[0]))) < 1e-3 for row in rows),
+        picture=lambda path: curves(
+            path, {f"d_model {d}": ([i / len(w) for i in range(len(w))], w.tolist()) for d, w in waves.items()},
+            log_y=True, x="2i / d_model", y="wavelength", title="the same range, more finely"),
+    )  # fmt: skip
+
+
+def linear_shift() -> Measured:
+    rows: list[Row] = []
+    for d, k in ((128, 1), (128, 7), (512, 7), (512, 50)):
+        t = rotation(d, k)
+        unit = apart(t @ t.T, torch.eye(d, dtype=torch.float64))
+        rows.append((d, k, shift_error(d, k), unit, apart(rotation(d, 3) @ t, rotation(d, k + 3))))
+    square = rotation(16, 2).abs()
+    names = [f"{name} {i}" for i in range(8) for name in ("sin", "cos")]
+    return Measured(
+        columns=("d_model", "k", "error of PE(p+k) = T(k) PE(p)", "error of T T^T = 1", "error of T(3) T(k) = T(k+3)"),
+        rows=rows,
+        verdict="true",
+        why="One matrix T(k), the same for every place p, moves every position by k: each pair (sin, cos) is turned "
+        "by the angle k times its frequency. Turns keep lengths, and turns add up.",
+        holds=all(float(cell) < 1e-10 for row in rows for cell in row[2:]),
+        picture=lambda path: draw(square, names, names, path, title="|T(2)|: one turn for each pair"),
+    )
+
+
+def dot_products() -> Measured:
+    rows: list[Row] = []
+    found = {}
+    for d, ripple in ((128, 12), (512, 44)):
+        gram = table(d, 101) @ table(d, 101).T  # (101, 101)
+        by = [gram.diagonal(k).mean().item() for k in range(101)]
+        steady = max(apart(gram.diagonal(k), torch.full((101 - k,), by[k], dtype=torch.float64)) for k in range(101))
+        first = next(k for k in range(1, 101) if by[k] > by[k - 1])
+        bands = [sum(by[a:b]) / (b - a) for a, b in ((1, 11), (11, 51), (51, 101))]
+        found[d] = (
+            by,
+            first == ripple,
+            steady < 1e-10 and by[0] > max(by[1:]) and bands == sorted(bands, reverse=True),
+        )
+        rows.append((d, by[0], by[1], by[10], by[50], first, by[first - 1], by[first], *bands))
+    return Measured(
+        columns=("d_model", "k=0", "k=1", "k=10", "k=50", "first rise at k", "just before", "there",
+                 "mean, k=1-10", "mean, k=11-50", "mean, k=51-100"),
+        rows=rows,
+        verdict="wrong",
+        why="The product is largest with itself and falls on the whole, but not at every step: it is a sum of "
+        "cosines, and first rises again at k = 12 for d = 128, at k = 44 for d = 512. It depends on the distance "
+        "only, and is the same to the left and to the right.",
+        holds=all(rise and shape for _, rise, shape in found.values()),
+        picture=lambda path: curves(path, {f"d_model {d}, as part of k=0": (range(101), [v / by[0] for v in by])
+                                           for d, (by, _, _) in found.items()},
+                                    x="distance k", y="PE(p) . PE(p+k)", title="smaller the farther? with ripples"),
+    )  # fmt: skip

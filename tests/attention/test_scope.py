@@ -1,0 +1,64 @@
+"""Scope: with `sentence` nothing outside its own sentence reaches a token, with `document` everything does."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.attention import sentence_numbers
+from qkv.errors import InputError
+from qkv.models import Transformer, TransformerConfig
+
+END = 9
+SRC = torch.tensor([[4, 5, END, 6, 7, END, 8], [4, END, 5, 6, 0, 0, 0]])
+
+
+def model(limit: str, ends: list[int]) -> Transformer:
+    torch.manual_seed(0)
+    config = TransformerConfig(
+        vocab_size=12, d_model=16, d_ff=16, n_heads=2, encoder_layers=2, decoder_layers=1, dropout=0.0,
+        encoder_attention=f"scope(limit={limit!r})", sentence_ends=ends,
+    )  # fmt: skip
+    return Transformer(config).eval()
+
+
+def memory(limit: str, src: Tensor, ends: tuple[int, ...] = (END,)) -> Tensor:
+    return model(limit, list(ends)).encode(src)[0]
+
+
+def test_sentences_are_counted_by_their_ends() -> None:
+    assert sentence_numbers(SRC, [END]).tolist() == [[0, 0, 0, 1, 1, 1, 2], [0, 0, 1, 1, 1, 1, 1]]
+
+
+def test_another_sentence_changes_nothing_bit_for_bit() -> None:
+    changed = SRC.clone()
+    changed[0, 3] = 10  # in the second sentence
+    before, after = memory("sentence", SRC), memory("sentence", changed)
+    own = sentence_numbers(SRC, [END])[0] == 1
+    assert torch.equal(before[0, ~own], after[0, ~own])
+    assert not torch.isclose(before[0, own], after[0, own]).all(-1).any()
+    assert torch.equal(before[1], after[1])
+
+
+def test_with_the_document_in_view_it_changes_every_token() -> None:
+    changed = SRC.clone()
+    changed[0, 3] = 10
+    before, after = memory("document", SRC), memory("document", changed)
+    assert not torch.isclose(before[0], after[0]).all(-1).any()
+
+
+def test_the_document_is_all_that_soft_attention_sees() -> None:
+    plain = model("document", [END])
+    soft = Transformer(TransformerConfig(**{**vars(plain.config), "encoder_attention": ""})).eval()
+    soft.load_state_dict(plain.state_dict())
+    assert torch.equal(soft.encode(SRC)[0], plain.encode(SRC)[0])
+
+
+def test_a_text_without_ends_is_one_sentence() -> None:
+    src = torch.tensor([[4, 5, 6, 7]])
+    assert torch.equal(memory("sentence", src), memory("document", src))
+
+
+def test_nobody_said_where_sentences_end() -> None:
+    with pytest.raises(InputError, match=r"was not told where sentences end; set sentence_ends"):
+        memory("sentence", SRC, ())
+    memory("document", SRC, ())

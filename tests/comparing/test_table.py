@@ -1,0 +1,88 @@
+"""The table: means and spreads worked by hand, the best row first, what failed and what waits told."""
+
+import json
+import re
+
+import pytest
+
+from qkv.comparing.plan import Row
+from qkv.comparing.table import FIGURES, Entry, Table
+
+
+def result(seed: int, bleu: float, **more: float) -> dict[str, object]:
+    return {
+        "seed": seed, "bleu": bleu, "loss": 2.0 + bleu / 100, "perplexity": 7.5, "parameters": 2_070_000,
+        "training_speed": 5100.4, "decoding_speed": 900.0, "peak_memory": 666_400_000, "threads": 1,
+        "bleu_signature": "a|b", "measured_on": "valid files", **more,
+    }  # fmt: skip
+
+
+def table(*entries: Entry, **more: dict[str, str]) -> Table:
+    return Table("recipe", {"beam": 4, "alpha": 0.6}, entries, **more)
+
+
+def read(markdown: str) -> list[dict[str, str]]:
+    """The rows of the table as a reader of Markdown sees them."""
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    cells = [[cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
+
+
+def test_mean_and_spread_of_three_seeds() -> None:
+    # 30, 31 and 35: the mean is 32, the squares of what is off are 4 + 1 + 9 = 14, and sqrt(14 / 2) = 2.6458
+    entry = Entry(Row("a"), [result(1, 30.0), result(2, 31.0), result(3, 35.0)])
+    found = table(entry)
+    assert entry.mean("bleu") == pytest.approx(32.0)
+    assert entry.spread("bleu") == pytest.approx(7**0.5)
+    row = read(found.markdown())[0]
+    assert row["BLEU"] == "32.00 ± 2.65"
+    assert (row["parameters"], row["peak memory"]) == ("2.07 M", "666 ± 0 MB")
+    assert any("over seeds 1, 2, 3" in note for note in found.notes())
+    assert found.tree()["rows"][0]["figures"]["bleu"] == {"mean": pytest.approx(32.0), "spread": pytest.approx(7**0.5)}
+
+
+def test_one_seed_claims_no_spread() -> None:
+    found = table(Entry(Row("a"), [result(1, 30.0)]))
+    assert "±" not in found.markdown()
+    assert found.tree()["rows"][0]["figures"]["bleu"] == {"mean": 30.0, "spread": None}
+
+
+def test_the_best_is_first_and_rows_without_a_score_are_last_and_say_why() -> None:
+    entries = [
+        Entry(Row("broken"), failed={2: "too wide"}),
+        Entry(Row("low", published="BLEU 9"), [result(1, 10.0)], failed={2: "no memory"}),
+        Entry(Row("later"), waiting=2, left_out=["norm"]),
+        Entry(Row("high | wide"), [result(1, 30.0), result(2, 20.0)]),
+    ]
+    found = table(*entries, impossible={"odd": "7 does not divide 16"})
+    rows = read(found.markdown())
+    assert [row["row"] for row in rows] == ["high | wide", "low", "broken", "later"]
+    assert [row["parameters"] for row in rows] == ["2.07 M", "2.07 M", "failed", "waiting"]
+    assert [row["published"] for row in rows] == ["", "BLEU 9", "", ""]
+    notes = "\n".join(found.notes())
+    for said in ("broken, seed 2: failed: too wide", "low, seed 2: failed: no memory",
+                 "later: runs still to be done: 2",
+                 "later: this architecture has no norm", "odd: left out, cannot be built: 7 does not divide 16",
+                 "BLEU of the valid files, beam 4, alpha 0.6: a|b"):  # fmt: skip
+        assert said in notes
+    assert json.loads(json.dumps(found.tree())) == found.tree()
+
+
+def test_only_what_was_measured_is_a_column() -> None:
+    some = {**result(1, 0.0), "accuracy": 0.875, "peak_memory": None}
+    del some["bleu"]
+    found = table(Entry(Row("worse"), [{**some, "accuracy": 0.5}]), Entry(Row("better"), [some]))
+    assert found.header() == ["row", "parameters", "loss", "perplexity", "accuracy", *found.header()[5:]]
+    assert not {"BLEU", "peak memory"} & set(found.header())
+    assert [row["accuracy"] for row in read(found.markdown())] == ["87.50 %", "50.00 %"]
+
+
+def test_speeds_of_different_threads_are_not_to_be_compared() -> None:
+    told = table(Entry(Row("a"), [result(1, 1.0)]), Entry(Row("b"), [result(1, 1.0, threads=2)])).notes()
+    assert any("1 or 2 threads" in note for note in told)
+
+
+def test_before_any_run_there_is_a_table_too() -> None:
+    found = table(Entry(Row("a"), waiting=1))
+    assert len(found.header()) == len(FIGURES)
+    assert read(found.markdown())[0]["parameters"] == "waiting"

@@ -1,0 +1,72 @@
+"""The picture of a table: what is drawn where, and what is refused."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from qkv.errors import InputError
+from qkv.look.bars import MEAN, compose, draw_points
+
+pytest.importorskip("matplotlib", reason="pictures need matplotlib; pip install 'qkv[look]'")
+
+SVG = "{http://www.w3.org/2000/svg}"
+PANELS = {"BLEU": [[30.0, 31.0, 35.0], [20.0]], "loss": [[2.0], [3.0, 5.0]]}
+
+
+def test_means_spreads_and_runs_stand_where_they_should() -> None:
+    """The mean of 30, 31, 35 is 32 and their spread sqrt(7); of 3 and 5 they are 4 and sqrt(2)."""
+    expected = {"BLEU": ({0: 32.0, 1: 20.0}, {0: 7**0.5}), "loss": ({0: 2.0, 1: 4.0}, {1: 2**0.5})}
+    figure = compose(["a", "b"], ["DejaVu Sans"], PANELS)
+    assert [axes.get_title() for axes in figure.axes] == list(PANELS)
+    for axes in figure.axes:
+        means, spreads = expected[axes.get_title()]
+        drawn = {float(bar[0].get_ydata()[0]): float(bar[0].get_xdata()[0]) for bar in axes.containers}
+        assert drawn == pytest.approx(means)
+        for bar in axes.containers:
+            row = int(bar[0].get_ydata()[0])
+            if row in spreads:
+                (low, high), *_ = (segment[:, 0] for segment in bar[2][0].get_segments())
+                assert (low, high) == pytest.approx((means[row] - spreads[row], means[row] + spreads[row]))
+            else:
+                assert not bar[2], "a single run has no spread"
+        runs = [line for line in axes.lines if line.get_color() != MEAN and len(line.get_xdata())]
+        assert [list(line.get_xdata()) for line in runs] == PANELS[axes.get_title()]
+        assert axes.get_ylim()[0] > axes.get_ylim()[1], "the first row is at the top"
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_names_are_written_as_they_are(suffix: str, tmp_path: Path) -> None:
+    names = ["position=shaw(clip=16)", "costs $5 or $6"]
+    path = draw_points(names, PANELS, tmp_path / f"table.{suffix}")
+    if suffix == "png":
+        assert path.read_bytes().startswith(b"\x89PNG")
+        return
+    texts = [element.text for element in ElementTree.parse(path).iter(f"{SVG}text")]
+    assert {*names, *PANELS} <= set(texts)
+    assert texts.count(names[0]) == 1, "names stand at the left panel only"
+
+
+def test_what_is_not_a_number_is_left_out_and_an_empty_panel_with_it(tmp_path: Path) -> None:
+    nan = float("nan")
+    path = draw_points(["a", "b"], {"BLEU": [[nan, 3.0], []], "loss": [[nan], []]}, tmp_path / "table.svg")
+    texts = [element.text for element in ElementTree.parse(path).iter(f"{SVG}text")]
+    assert "BLEU" in texts
+    assert "loss" not in texts
+
+
+@pytest.mark.parametrize(
+    ("panels", "name", "sentence"),
+    [
+        ({}, "t.png", "nothing to draw"),
+        ({"BLEU": [[], []]}, "t.png", "nothing to draw"),
+        ({"BLEU": [[1.0]]}, "t.png", "figures for 1 rows, not 2"),
+        ({"BLEU": [[1.0], [2.0]]}, "t.gif", r"use one of \.png, \.svg"),
+    ],
+)
+def test_mistakes_are_said_in_words(
+    panels: dict[str, list[list[float]]], name: str, sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        draw_points(["a", "b"], panels, tmp_path / name)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,65 @@
+"""Transformer-XL's relative positions: the four terms of the paper in a loop; see tests/parity for XLNet's."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.attention import Soft
+from qkv.models import TransformerConfig
+from qkv.positions import Places, TransformerXL
+
+B, H, K, D = 2, 3, 4, 12
+SIZES = TransformerConfig(d_model=D, n_heads=H, max_length=8)
+
+
+def draw(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def sinusoid(distance: int) -> Tensor:
+    angles = [distance / 10000 ** (2 * i / D) for i in range(D // 2)]
+    return torch.tensor([math.sin(x) for x in angles] + [math.cos(x) for x in angles], dtype=torch.float64)
+
+
+@pytest.fixture
+def position() -> TransformerXL:
+    torch.manual_seed(0)
+    built = TransformerXL(SIZES).double()
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.normal_(0, 0.5)
+    return built
+
+
+@pytest.mark.parametrize(("start", "stop", "keys"), [(0, 5, 5), (4, 5, 5), (3, 6, 6), (0, 4, 9)])
+def test_the_score_is_the_sum_of_the_papers_four_terms(
+    position: TransformerXL, start: int, stop: int, keys: int
+) -> None:
+    """Section 3.3: (a) q.k + (b) q.W_r R(i-j) + (c) u.k + (d) v.W_r R(i-j), all divided by sqrt(d_k)."""
+    q, k = draw(B, H, stop - start, K), draw(B, H, keys, K, seed=2)
+    at = Places(torch.arange(start, stop), torch.arange(keys))
+    found = Soft(SIZES).score(q, k, at) + position.score(q, k, at)
+    for b in range(B):
+        for h in range(H):
+            w_r = position.project.weight[h * K : (h + 1) * K]
+            u, v = position.u[h, 0], position.v[h, 0]
+            for t, i in enumerate(range(start, stop)):
+                for j in range(keys):
+                    query, key, r = q[b, h, t], k[b, h, j], w_r @ sinusoid(i - j)
+                    expected = (query @ key + query @ r + u @ key + v @ r) / math.sqrt(K)
+                    assert found[b, h, t, j].item() == pytest.approx(expected.item(), abs=1e-6)
+
+
+def test_the_sinusoid_of_a_distance_has_a_sign(position: TransformerXL) -> None:
+    found = position.sinusoids(torch.arange(-20, 21))
+    expected = torch.stack([sinusoid(distance) for distance in range(-20, 21)])
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+
+
+def test_each_layer_has_its_own() -> None:
+    assert TransformerXL.per_layer
+    names = {name: tuple(p.shape) for name, p in TransformerXL(SIZES).named_parameters()}
+    assert names == {"u": (H, 1, K), "v": (H, 1, K), "project.weight": (H * K, D)}
+    assert set(TransformerXL(SIZES).state_dict()) == set(names)  # the table of sines is not saved

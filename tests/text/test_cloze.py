@@ -1,0 +1,104 @@
+"""Cloze questions: what is read, what is refused, and how words become ids."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qkv.errors import InputError
+from qkv.text.cloze import ANONYMOUS, Question, known_words, number_words, parse_question, read_cloze
+from qkv.text.tokenizer import UNK, Tokenizer
+
+RECORD: dict[str, Any] = {
+    "context": ["Alice saw the rabbit .", "The rabbit didn't see Alice ."],
+    "question": "But XXXXX laughed .",
+    "answer": "Alice",
+    "candidates": ["Alice", "rabbit"],
+}
+QUESTION = parse_question(json.dumps(RECORD), "here")
+TOKENIZER = Tokenizer.train([" ".join([*known_words(QUESTION), "alice", "rabbit"])] * 5, vocab_size=400)
+
+
+def test_a_question_is_read_as_words(tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    path.write_text(json.dumps(RECORD) + "\n\n" + json.dumps({**RECORD, "book": "Alice"}), encoding="utf-8")
+    first, second = read_cloze(path)
+    assert first.document == [w for sentence in RECORD["context"] for w in sentence.split()]
+    assert first.question == ["But", "XXXXX", "laughed", "."]
+    assert (first.answer, first.candidates, first.book) == ("Alice", ["Alice", "rabbit"], "")
+    assert (second.book, second.place) == ("Alice", f"{path} line 3")
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"question": "no hole"}, "has 0 holes"),
+        ({"question": "XXXXX XXXXX"}, "has 2 holes"),
+        ({"answer": "Bob"}, "'Bob' is not among the candidates"),
+        ({"candidates": ["Alice", "Bob"]}, "'Bob' is no word of the context"),
+        ({"candidates": ["Alice", 3]}, "no text"),
+        ({"candidates": []}, "has no candidate"),
+        ({"context": [1, 2]}, "not a cloze question"),
+        ({"question": None}, "not a cloze question"),
+        ({"answer": ""}, "no answer to learn from"),
+    ],
+)
+def test_a_bad_question_is_refused_by_its_line(tmp_path: Path, change: dict[str, Any], what: str) -> None:
+    path = tmp_path / "some.jsonl"
+    path.write_text(json.dumps(RECORD) + "\n" + json.dumps(RECORD | change), encoding="utf-8")
+    with pytest.raises(InputError, match=f"line 2.*{what}"):
+        list(read_cloze(path))
+
+
+@pytest.mark.parametrize("line", ["not JSON", "[1]", '"text"', "{}", "[" * 100_000])
+def test_what_is_no_question_is_refused(line: str) -> None:
+    with pytest.raises(InputError, match="not a cloze question"):
+        parse_question(line, "here")
+
+
+def test_known_words_are_one_token_and_candidates_are_anonymous() -> None:
+    [ids] = number_words([QUESTION], TOKENIZER)
+    alice, saw, the, rabbit, stop, the_again, rabbit_again, didnt, see, alice_again, stop_again = ids.document
+    assert (alice, rabbit, stop, the) == (alice_again, rabbit_again, stop_again, the_again)  # capitals do not count
+    assert [alice, rabbit] == ids.candidates
+    assert ids.answer == alice
+    assert alice in ANONYMOUS
+    assert rabbit in ANONYMOUS
+    assert TOKENIZER.pieces([saw, the, stop, didnt, see]) == ["▁saw", "▁the", "▁.", "▁didnʼt", "▁see"]
+    assert ids.question[1] == UNK
+
+
+def test_a_word_of_several_tokens_is_anonymous() -> None:
+    question = replace(QUESTION, document=[*QUESTION.document, "hippopotamus", "sawing"])
+    *_, hippopotamus, sawing = number_words([question], TOKENIZER)[0].document
+    assert len(TOKENIZER.encode("hippopotamus")) > 1
+    assert hippopotamus in ANONYMOUS
+    assert sawing in ANONYMOUS
+    assert hippopotamus != sawing
+
+
+def test_what_a_tokenizer_learns_has_no_candidate_and_no_hole() -> None:
+    assert list(known_words(QUESTION)) == ["saw", "the", ".", "the", "didnʼt", "see", ".", "but", "laughed", "."]
+
+
+def test_candidates_share_no_id_even_when_there_are_more_words_than_ids() -> None:
+    words = [f"word{number}" for number in range(400)]
+    [ids] = number_words([Question(words, ["XXXXX"], words[-10:], words[-1], "here")], TOKENIZER)
+    assert len(set(ids.candidates)) == 10
+    assert not set(ids.candidates) & set(ids.document[:-10])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.text("abcdefgXYZ", min_size=1, max_size=9), min_size=1, max_size=350, unique=True), st.data())
+def test_equal_ids_are_equal_words_as_long_as_there_are_ids(words: list[str], data: st.DataObject) -> None:
+    candidates = data.draw(st.lists(st.sampled_from(words), min_size=1, max_size=10, unique=True))
+    question = Question(words, ["XXXXX"], candidates, candidates[0], "here")
+    [ids] = number_words([question], TOKENIZER)
+    assert [ids.document[words.index(word)] for word in candidates] == ids.candidates
+    assert len(set(ids.candidates)) == len(candidates)
+    anonymous = [number for number in ids.document if number in ANONYMOUS]
+    assert len(set(anonymous)) == min(len(anonymous), len(ANONYMOUS))

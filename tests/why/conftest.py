@@ -1,0 +1,59 @@
+"""Every claim is measured once for all tests; with QKV_WRITE_DOCS=1, docs/why.md is written from what was measured."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from qkv.why import CLAIMS, Claim, Measured
+
+PAGE = Path(__file__).parents[2] / "docs" / "why.md"
+ABOUT = """# Why it is built so
+
+Forty-one statements of a set of lecture notes on attention and the Transformer, N1 to N41: each in our words, what
+qkv's own parts say when they are measured, and the verdict. Read it beside the notes. Where the notes slipped, the
+proof stands here.
+
+`qkv why` lists the statements; `qkv why scale`, or `qkv why N11`, measures one again in less than a minute;
+`-o scale.png` draws it where a picture helps, `--json` gives the numbers. The exit code is 1 if an effect has the wrong
+sign.
+
+Numbers such as 2e-16 are rounding errors of float64: read them as 0. Everything random comes from a fixed seed. This
+page is written by the tests from what they measured: `QKV_WRITE_DOCS=1 pytest tests/why`.
+
+| | | verdict |
+|---|---|---|
+"""
+
+
+def section(claim: Claim, measured: Measured) -> str:
+    lines = [measured.columns, ["---"] * len(measured.columns), *measured.shown()]
+    table = "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+    heading = f"\n## {claim.number} {claim.name}\n\n{claim.words}\n\n"
+    return f"{heading}{table}\n**{measured.verdict.capitalize()}.** {measured.why}\n"
+
+
+def page(found: dict[str, Measured]) -> str:
+    contents = "".join(
+        f"| [{c.number} {c.name}](#{c.number.lower()}-{c.name}) | {c.words} | {found[c.number].verdict} |\n"
+        for c in CLAIMS
+    )
+    return ABOUT + contents + "".join(section(claim, found[claim.number]) for claim in CLAIMS)
+
+
+@pytest.fixture(scope="session")
+def measure() -> Iterator[Callable[[str], Measured]]:
+    """`measure("N11")`: what was measured, now or by an earlier test."""
+    found: dict[str, Measured] = {}
+    claims = {claim.number: claim for claim in CLAIMS}
+
+    def once(number: str) -> Measured:
+        if number not in found:  # some claims share one measurement
+            same = [n for n in found if claims[n].measure is claims[number].measure]
+            found[number] = found[same[0]] if same else claims[number].run()
+        return found[number]
+
+    yield once
+    if os.environ.get("QKV_WRITE_DOCS") and len(found) == len(CLAIMS):
+        PAGE.write_text(page(found), encoding="utf-8")
