@@ -24,16 +24,16 @@ def setting(default: Any, about: str) -> Any:
     return dataclasses.field(default=default, metadata={"about": about})
 
 
-def from_tree(cls: type[T], tree: Mapping[str, Any], where: str = "settings") -> T:
-    """A settings dataclass from plain data. Unknown keys and wrong types are refused by name."""
+def from_tree(cls: type[T], tree: Mapping[str, Any], where: str = "settings", inside: str = "") -> T:
+    """A settings dataclass from plain data. Unknown keys and wrong types are refused by name, after `inside`."""
     if not isinstance(tree, Mapping):
         raise InputError(f"{where}: a table of settings was expected, not {tree!r}")
-    check_keys(cls, tree, where)
+    check_keys(cls, tree, where, inside)
     try:
         return TypeAdapter(cls).validate_json(json.dumps(tree, default=str), strict=True)  # TOML has dates, JSON none
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
+        key = f"{inside}{'.'.join(str(part) for part in first['loc'])}".removesuffix(".")
         reason = first["msg"].removeprefix("Value error, ")
         given = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
         raise InputError(f"{where}: {key + ': ' if key else ''}{reason}{given}") from None

@@ -66,7 +66,7 @@ def test_what_lies_under_padding_changes_nothing(lengths: list[int], seed: int) 
 
 
 def test_gradients_are_those_of_finite_differences() -> None:
-    """The learned query's own gradient among them (SYSTEMS A5)."""
+    """The learned query's own gradient among them."""
     part, (h, mask) = pooling(), texts([5, 2], 1)
     names = [name for name, _ in part.named_parameters()]
     values = [value.detach().clone().requires_grad_() for value in part.parameters()]

@@ -5,8 +5,10 @@ import torch
 from torch import Tensor
 
 from qkv.attention import sentence_numbers
+from qkv.attention.scope import Scope
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig
+from qkv.positions import Places
 
 END = 9
 SRC = torch.tensor([[4, 5, END, 6, 7, END, 8], [4, END, 5, 6, 0, 0, 0]])
@@ -27,6 +29,17 @@ def memory(limit: str, src: Tensor, ends: tuple[int, ...] = (END,)) -> Tensor:
 
 def test_sentences_are_counted_by_their_ends() -> None:
     assert sentence_numbers(SRC, [END]).tolist() == [[0, 0, 0, 1, 1, 1, 2], [0, 0, 1, 1, 1, 1, 1]]
+
+
+def test_a_token_sees_exactly_the_tokens_of_its_sentence() -> None:
+    """Pair by pair, over three sentences and for queries that are only some of the tokens."""
+    scope = Scope(TransformerConfig(d_model=4, n_heads=1))
+    sentence = sentence_numbers(SRC, [END])
+    for query in (torch.arange(7), torch.tensor([1, 6])):
+        found = scope.region(Places(query, torch.arange(7), sentence=sentence))
+        expected = [[[[a == b for b in row] for a in (row[i] for i in query)]] for row in sentence.tolist()]
+        assert found is not None
+        assert found.tolist() == expected
 
 
 def test_another_sentence_changes_nothing_bit_for_bit() -> None:

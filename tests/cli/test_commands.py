@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 import qkv as package
 from qkv import cli
-from qkv.attention import ATTENTIONS
+from qkv.attention import ATTENTIONS, SCORES, STRUCTURES
 from qkv.evaluation import score
 from qkv.models import MODELS
 from qkv.objectives import OBJECTIVES
@@ -21,7 +21,20 @@ from qkv.training import SCHEDULES
 
 Run = Callable[..., Any]
 Pairs = list[tuple[str, str]]
-COMMANDS = ["train", "translate", "score", "list", "info", "average", "check", "demo", "why"]
+COMMANDS = [
+    "train",
+    "translate",
+    "score",
+    "list",
+    "info",
+    "average",
+    "check",
+    "demo",
+    "why",
+    "compare",
+    "explain",
+    "predict",
+]
 RECIPES = [path.stem for path in (Path(__file__).parents[2] / "recipes").glob("*.toml")]
 
 
@@ -57,7 +70,7 @@ def test_score_equals_the_scores_of_the_same_lines(
     ("kind", "names"),
     [
         ("positions", POSITIONS),
-        ("attention", ATTENTIONS),
+        ("attention", [*ATTENTIONS, *SCORES, *STRUCTURES]),
         ("models", MODELS),
         ("objectives", OBJECTIVES),
         ("schedules", SCHEDULES),
@@ -78,7 +91,7 @@ def test_info(qkv: Run, model: Path) -> None:
     assert (facts["source"], facts["target"], facts["model"]) == ("num", "en", "transformer")
     assert (facts["d_model"], facts["vocab_size"], facts["checkpoints"]) == (32, 310, 3)
     table = dict(line.split(maxsplit=1) for line in qkv("info", model).lines)
-    assert table.keys() == facts.keys()
+    assert table.keys() == {name for name, value in facts.items() if value not in ("", [])}
     assert table["parameters"].strip() == f"{parameters:,}"
 
 
@@ -130,7 +143,7 @@ def test_the_help_of_a_command_has_examples_that_can_be_typed(command: str, qkv:
     for example in examples:
         name, *arguments = shlex.split(example)
         assert (name, arguments[0]) == ("qkv", command)
-        called, _, _ = cli.app.parse_args(arguments, exit_on_error=False, print_error=False)
+        called, _, _ = cli.app.parse_args(cli.spell_out(arguments), exit_on_error=False, print_error=False)
         assert called.__name__.rstrip("_") == command
 
 

@@ -73,8 +73,10 @@ def test_a_finished_run_is_measured_again_without_training(place: Path) -> None:
     result = place / "run" / "result.json"
     before, weights = read(result), (place / "run" / "model.safetensors").read_bytes()
     result.unlink()
+    (place / "run" / "memory.json").write_text(str(10**11))  # an earlier process had more than this one will
     assert one.main(place / "run" / "spec.json") == 0
     again = read(result)
+    assert again["peak_memory"] == 10**11 > before["peak_memory"]
     assert (place / "run" / "model.safetensors").read_bytes() == weights
     assert {key: again[key] for key in ("digest", "bleu", "loss")} == {
         key: before[key] for key in ("digest", "bleu", "loss")

@@ -131,7 +131,7 @@ def is_without_effect(model: Model, name: str) -> bool:
 
 def test_source_padding_never_leaks_by_value(model: Model, src: Tensor, tgt: Tensor) -> None:
     """More of it changes nothing, and whatever the table says about padding changes nothing either."""
-    real = tgt != 0
+    model, real = model.double(), tgt != 0
     clean = model(src, tgt).logits[real][:, 1:]
     close(model(nn.functional.pad(src, (0, 5)), tgt).logits[real][:, 1:], clean)
     with torch.no_grad():
@@ -236,7 +236,7 @@ def test_what_is_saved_is_what_is_loaded(model: Model, src: Tensor, tgt: Tensor,
 
 def test_float64_equals_float32(model: Model, src: Tensor, tgt: Tensor) -> None:
     narrow = model(src, tgt).logits
-    close(model.double()(src, tgt).logits.float(), narrow)
+    close(model.double()(src, tgt).logits.float(), narrow, atol=1e-4)  # unscaled products are large, their rounding too
 
 
 def test_the_weights_of_every_attention_can_be_recorded(model: Model, src: Tensor, tgt: Tensor) -> None:

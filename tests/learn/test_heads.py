@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from qkv.attention import MultiHead
 from qkv.models import TransformerConfig
+from qkv.positions import Places
 
 WIDTH, VALUES, TOKENS = 16, 8, 10
 
@@ -31,7 +32,8 @@ class Retrieval(nn.Module):
     def forward(self, flags: Tensor, values: Tensor) -> Tensor:
         a = self.attention
         q, k, v = a.query(self.query), a.key(self.flags(flags)), a.value(self.values(values))
-        context = a.attend(a.heads(q).expand(len(values), -1, -1, -1), a.heads(k), a.heads(v))
+        at = Places(query=torch.zeros(1, dtype=torch.long), key=torch.arange(values.size(1)))
+        context = a.attend(a.heads(q).expand(len(values), -1, -1, -1), a.heads(k), a.heads(v), at)
         return self.answer(a.output(context.transpose(1, 2).flatten(2))[:, 0]).unflatten(-1, (2, VALUES))
 
 

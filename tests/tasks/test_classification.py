@@ -121,14 +121,14 @@ def test_labels_must_be_known_and_more_than_one(tokenizer: Tokenizer, tmp_path: 
 
 def test_the_loss_is_the_papers() -> None:
     """Eq. 12, by hand: logits 0 and log 3 give the probabilities 1/4 and 3/4."""
-    logits, labels = torch.tensor([[0.0, np.log(3)], [0.0, np.log(3)]]), torch.tensor([1, 0])
+    logits, labels = torch.tensor([[0.0, np.log(3)]] * 3), torch.tensor([1, 0, 1])
     loss = Classification().loss(logits, labels)
-    assert float(loss.total) == pytest.approx(-np.log(3 / 4) - np.log(1 / 4))
-    assert (float(loss.parts["accuracy"]), loss.tokens, Classification().count(labels)) == (1, 2, 2)
+    assert float(loss.total) == pytest.approx(-2 * np.log(3 / 4) - np.log(1 / 4))
+    assert (float(loss.parts["accuracy"]), loss.tokens, Classification().count(labels)) == (2, 3, 3)
     smoothed = Classification(label_smoothing=0.2).loss(logits[:1], labels[:1])
     assert float(smoothed.total) == pytest.approx(-0.9 * np.log(3 / 4) - 0.1 * np.log(1 / 4))
-    batch = DocumentBatch(torch.ones(2, 1, 1), labels, np.arange(2))
-    assert Classification().prepare(batch.to(torch.device("cpu")))[1].tolist() == [1, 0]
+    batch = DocumentBatch(torch.ones(3, 1, 1), labels, np.arange(3))
+    assert Classification().prepare(batch.to(torch.device("cpu")))[1].tolist() == [1, 0, 1]
 
 
 def test_the_majority_is_that_of_the_training_labels() -> None:

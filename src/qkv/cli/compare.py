@@ -37,9 +37,9 @@ def compare(
     The same command again goes on where it stopped, and runs nothing twice.
 
     For example:
-      qkv compare multi30k-en-de --vary position=sinusoidal,learned --epochs 5 --seeds 3
+      qkv compare recipe.toml --vary position=learned,t5 --epochs 5 --seeds 3
       qkv compare recipe.toml --vary model=transformer,recurrent --minutes 10
-      qkv compare recipe.toml --vary model.n_heads=1,2,8 --vary model.dropout=0,0.3 --one-by-one
+      qkv compare recipe.toml --vary model.n_heads=1,2,8 --one-by-one
       qkv compare table3-multi30k --out table3
 
     Parameters

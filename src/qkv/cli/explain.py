@@ -31,9 +31,9 @@ def explain(
     """Show how attention is computed: embeddings, q, k, v, scores, softmax, values, heads, residual, feed-forward.
 
     For example:
-      qkv explain                                     the worked example "I am good", by hand
-      qkv explain "Two dogs play." --model model      a trained model's own numbers
-      qkv explain "Two dogs play." --model model --stack decoder --layer 2 --head 3 -o steps.html
+      qkv explain
+      qkv explain "Two dogs play." --model model --layer 2 --head 3
+      qkv explain "Two dogs play." --model model --stack decoder -o steps.html
 
     Parameters
     ----------

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
+from rich.text import Text
 
 from qkv import folder
-from qkv.attention import ATTENTIONS
+from qkv.attention import ATTENTIONS, SCORES, STRUCTURES
 from qkv.cli.app import PLAIN, app, out, print_json
 from qkv.errors import InputError
 from qkv.models import MODELS, count_parameters
@@ -26,7 +27,7 @@ from qkv.training.run import check_out
 
 LISTS: dict[str, Callable[[], dict[str, str]]] = {
     "positions": lambda: first_lines(POSITIONS),
-    "attention": lambda: first_lines(ATTENTIONS),
+    "attention": lambda: {**first_lines(ATTENTIONS), **first_lines(SCORES), **STRUCTURES},
     "models": lambda: first_lines(MODELS),
     "objectives": lambda: first_lines(OBJECTIVES),
     "tasks": lambda: first_lines(TASKS),
@@ -45,7 +46,7 @@ def list_(what: Literal["positions", "attention", "models", "objectives", "tasks
     """
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, about in LISTS[what]().items():
-        table.add_row(name, about)
+        table.add_row(name, Text(about))
     out.print(table)
 
 
@@ -74,6 +75,8 @@ def info(model: Path = Path("model"), *, json: Annotated[bool, PLAIN] = False) -
         return
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in facts.items():
+        if value in ("", []):  # not set
+            continue
         table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
     out.print(table)
 

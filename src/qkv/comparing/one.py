@@ -36,9 +36,9 @@ def main(path: Path) -> int:
         spec, folder = Spec(**json.loads(path.read_text(encoding="utf-8"))), path.parent
         threads = {"training": {"threads": spec.threads}} if spec.threads else {}
         trained = train(out=folder, **merge(spec.settings, threads))
+        memory = most_memory(folder / "memory.json")  # before translations add to it
         if trained.stopped == "interrupted":
             return STOPPED
-        memory = peak_memory()  # before translations add to it
         result = {**measure(spec, folder, trained), "peak_memory": memory}
         write_json(folder / "result.json", {"digest": spec.digest, "row": spec.row, "seed": spec.seed, **result})
     except InputError as error:
@@ -103,6 +103,14 @@ def decoding_speed(translator: Translator, sources: list[str], search: dict[str,
         seconds = time.perf_counter() - began
         speeds.append(sum(len(translator.tokenizer.encode(line.text)) + 1 for line in lines) / seconds)  # with the end
     return statistics.median(speeds)
+
+
+def most_memory(path: Path) -> int | None:
+    """The peak of all processes that have trained this run; one that found nothing left to train says little."""
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    most = max((peak for peak in (earlier, peak_memory()) if peak is not None), default=None)
+    write_json(path, most)
+    return most
 
 
 def peak_memory() -> int | None:

@@ -1,4 +1,4 @@
-"""A picture of a training run, from its log: loss, BLEU where it was measured, and the learning rate."""
+"""A picture of a training run, from its log: loss, BLEU or accuracy where measured, and the learning rate."""
 
 import json
 import math
@@ -37,7 +37,7 @@ def draw_curves(log: Path, path: Path) -> Path:
     """Draw the training log `log`, one JSON object a line, as a PNG or SVG by the suffix of `path`; returns `path`.
 
     Lines of the event "train" give step, loss and learning_rate; those of "valid" give step, loss and perhaps
-    smoothed_loss and bleu. A run that was resumed writes some steps twice, and the later line counts.
+    smoothed_loss, bleu and accuracy. A run that was resumed writes some steps twice, and the later line counts.
     """
     log, path = Path(log), Path(path)
     check_suffix(path)
@@ -49,6 +49,7 @@ def draw_curves(log: Path, path: Path) -> Path:
         Panel("loss", 3, [Curve("training", TRAIN, points(events, "train", "loss")),
                           Curve("validation", VALID, valid)]),
         Panel("BLEU", 2, [Curve("validation", BLEU, points(events, "valid", "bleu"))]),
+        Panel("accuracy", 2, [Curve("validation", BLEU, points(events, "valid", "accuracy"))]),
         Panel("learning rate", 1.2, [Curve("training", RATE, points(events, "train", "learning_rate"))]),
     ]  # fmt: skip
     panels = [Panel(p.name, p.height, [curve for curve in p.curves if curve.points]) for p in panels]

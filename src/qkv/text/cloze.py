@@ -92,10 +92,11 @@ def number_words(questions: Sequence[Question], tokenizer: Tokenizer) -> list[Id
     known = {word: (row or [UNK])[0] for word, row in zip(words, rows, strict=True)} | {HOLE: UNK}
     found = []
     for question in questions:
-        ids = known | dict(zip(question.candidates, ANONYMOUS, strict=False))
-        document, asked = ([ids[word] for word in text] for text in (question.document, question.question))
-        candidates = [ids[word] for word in question.candidates]
-        found.append(Ids(document, asked, candidates, ids[question.answer] if question.answer else PAD))
+        names = dict(zip(question.candidates, ANONYMOUS, strict=False))
+        document, asked = (
+            [names.get(word) or known[word] for word in text] for text in (question.document, question.question)
+        )
+        found.append(Ids(document, asked, list(names.values()), names.get(question.answer, PAD)))
     return found
 
 

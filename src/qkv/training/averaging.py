@@ -1,6 +1,7 @@
 """Averages of weights: running along with training, or of the last n validations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -115,3 +116,21 @@ def mean(several: Sequence[Weights], names: Sequence[Path] = ()) -> Weights:
         name: torch.stack([weights[name].double() for weights in several]).mean(dim=0).to(value.dtype)
         for name, value in first.items()
     }
+
+
+@contextmanager
+def averaged(model: nn.Module, weights: Weights) -> Iterator[None]:
+    """Within, the model has these weights (of those that are given); afterwards its own again, bit for bit."""
+    own = {name: value.detach().clone() for name, value in model.named_parameters()}
+    try:
+        copy_weights(model, weights)
+        yield
+    finally:
+        copy_weights(model, own)
+
+
+@torch.no_grad()
+def copy_weights(model: nn.Module, weights: Weights) -> None:
+    for name, parameter in model.named_parameters():
+        if name in weights:
+            parameter.copy_(weights[name])

@@ -67,6 +67,7 @@ def asked_for(
     lists = (("train", train), ("valid", valid), ("test", test))
     given = {name: [str(path) for path in several] for name, several in lists if several}
     written = read_toml(find(recipe)) if recipe else {}
+    written.pop("vary", None)  # the rows of a comparison are not of one run
     written.pop("files", None)  # the digests in a run's own recipe.toml are of that run, not settings
     return merge(written, given, settings)
 
@@ -99,7 +100,7 @@ class Course:
         self.recipe = self.place / "recipe.toml"
         if restart and self.recipe.exists():  # a folder of that name that no run made is left alone
             remove(self.place)
-        for pattern in (".*.json.*.part", ".*.safetensors.*.part", "training/.*.part"):
+        for pattern in (".*.json.*.part", ".*.safetensors.*.part", "training/.*.part", "training/data/.*.part"):
             for left in out.glob(pattern):  # half-written by a run that was killed
                 remove(left)
 

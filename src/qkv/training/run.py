@@ -109,7 +109,8 @@ class Run(Course):
         if asked.get("max_length", longest) < longest:
             raise InputError(f"model.max_length must be at least {longest}: data.max_length and two more; leave it out")
         fitted: Tree = {"vocab_size": vocabulary, "max_length": asked.get("max_length", max(longest, 256))}
-        if "scope" in getattr(settings.model, "encoder_attention", ""):
+        chosen = (getattr(settings.model, key, "") for key in ("attention", "encoder_attention"))
+        if any("scope" in name for name in chosen):
             fitted["sentence_ends"] = tokenizer.sentence_ends()
         return fitted
 

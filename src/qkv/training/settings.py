@@ -137,7 +137,7 @@ def check(tree: Mapping[str, Any], where: str) -> None:
 def complete(tree: Mapping[str, Any], where: str) -> Settings:
     """Settings from plain data; `model.preset` names the sizes that other keys of [model] change."""
     check(tree, where)
-    model = from_tree(architecture(tree).config_class, spelled_out(tree, where), f"{where}: model")
+    model = from_tree(architecture(tree).config_class, spelled_out(tree, where), where, "model.")
     rest = {key: value for key, value in tree.items() if key != "model"}
     return replace(from_tree(Settings, rest, where), model=model)
 

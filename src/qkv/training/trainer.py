@@ -18,7 +18,7 @@ from qkv.data import Place, Stream
 from qkv.errors import InputError
 from qkv.objectives import Objective
 from qkv.training import checkpoint
-from qkv.training.averaging import AVERAGES
+from qkv.training.averaging import AVERAGES, averaged
 from qkv.training.device import choose_device, choose_precision
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
@@ -205,13 +205,15 @@ class Trainer:
         """Try the largest batch, so that memory runs out now or never; then seconds for a batch of usual size."""
         before = checkpoint.random_state()
         self.model.train()
-        self.gradients([self.batches.largest()])
-        began = time.monotonic()
-        for batch, _ in islice(self.batches.stream(), samples):
-            self.gradients([batch])
+        with averaged(self.model, {}):  # the moving baselines of hard attention come back as they were
+            self.gradients([self.batches.largest()])
+            began = time.monotonic()
+            for batch, _ in islice(self.batches.stream(), samples):
+                self.gradients([batch])
+        seconds = (time.monotonic() - began) / samples
         self.optimizer.zero_grad(set_to_none=True)
         checkpoint.set_random_state(before)
-        return (time.monotonic() - began) / samples
+        return seconds
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
@@ -260,23 +262,6 @@ class Trainer:
 
     def say(self, sentence: str) -> None:
         self.hooks.report({"event": "note", "text": sentence})
-
-
-@contextmanager
-def averaged(model: nn.Module, weights: dict[str, Tensor]) -> Iterator[None]:
-    """Within, the model has these weights; afterwards its own again, bit for bit."""
-    own = {name: value.detach().clone() for name, value in model.named_parameters()}
-    try:
-        copy_weights(model, weights)
-        yield
-    finally:
-        copy_weights(model, own)
-
-
-@torch.no_grad()
-def copy_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    for name, parameter in model.named_parameters():
-        parameter.copy_(weights[name])
 
 
 @contextmanager

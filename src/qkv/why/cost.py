@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from qkv.attention import MultiHead
 from qkv.why.chart import curves
 from qkv.why.claim import Measured, Row
-from qkv.why.instruments import apart, look, small
+from qkv.why.instruments import apart, places, small
 
 WIDTH = 64
 LENGTHS = (64, 256, 2048, 16384)
@@ -42,38 +42,34 @@ def count(f: Callable[[], Any]) -> tuple[int, int, int]:
 
 def quadratic() -> Measured:
     rows: list[Row] = []
-    found: dict[str, list[int]] = {"attention, mixing only": [], "attention, whole": [], "LSTM": []}
+    lstm = nn.LSTM(WIDTH, WIDTH, batch_first=True).double()  # in float64 torch runs it step by step
     for n in LENGTHS:
-        with torch.device("meta"):  # shapes without numbers: 16,384 words cost nothing
+        with torch.device("meta"):  # shapes without numbers: 16,384 words fit anywhere
             part, x = MultiHead(small(d_model=WIDTH, n_heads=1)), torch.empty(1, n, WIDTH)
-            whole, cells, size = count(lambda part=part, x=x: part.output(look_flat(part, x)))  # type: ignore[misc]
-        step, _, _ = count(lambda: nn.LSTMCell(WIDTH, WIDTH)(torch.zeros(1, WIDTH)))
-        mixing = 2 * n * n * WIDTH
-        found["attention, mixing only"].append(whole - 4 * n * WIDTH**2)
-        found["attention, whole"].append(whole)
-        found["LSTM"].append(n * step)
-        rows.append((n, whole, whole - mixing, mixing, n * step, cells, size, WIDTH))
-    slope = {name: slope_of(LENGTHS[-2:], values[-2:]) for name, values in found.items()}
+            projections, _, _ = count(lambda: [f(x) for f in (part.query, part.key, part.value, part.output)])  # noqa: B023
+            q = part.heads(x)
+            mixing, cells, size = count(lambda: part.attend.plain(q, q, q, places(n)))  # noqa: B023
+        with FlopCounterMode(display=False) as flops, torch.no_grad():
+            lstm(torch.zeros(1, n, WIDTH, dtype=torch.float64))
+        rows.append((n, projections, mixing, flops.get_total_flops() // 2, cells, size))
+    counts = [[int(row[i]) for row in rows] for i in range(1, 6)]
+    slope = [slope_of(LENGTHS[-2:], values[-2:]) for values in counts]
+    part, x = MultiHead(small(d_model=WIDTH, n_heads=1)), torch.randn(1, 1, 2048, WIDTH)
+    _, kept, _ = count(lambda: part.attend.fused(x, x, x, places(2048)))
     return Measured(
-        columns=("words", "attention, multiply-adds", "of them projections", "of them n x n", "LSTM, multiply-adds",
-                 "cells of scores", "bytes of scores", "cells of an LSTM's state"),
-        rows=[*rows, ("growth, as power of n", slope["attention, whole"], 1.0, slope["attention, mixing only"],
-                      slope["LSTM"], 2.0, 2.0, 0.0)],
+        columns=("words", "attention, projections", "attention, n x n", "LSTM", "cells of scores", "bytes of scores"),
+        rows=[*rows, ("growth, as power of n", *slope)],
         verdict="true with a correction",
-        why=f"n x n scores make the cost grow as n^2 d; an LSTM costs n d^2. So for n below about 2d = {2 * WIDTH} "
-        "attention's own n^2 part is the smaller one, and it hurts only beyond. The scores alone of 16,384 words "
-        "fill 1 GiB for each head; the fused kernel does the same multiply-adds without keeping them.",
-        holds=1.9 < slope["attention, mixing only"] < 2.1 and 0.95 < slope["LSTM"] < 1.05
-        and all(row[5] == int(row[0]) ** 2 for row in rows[1:])
-        and found["attention, mixing only"] == [row[3] for row in rows]
-        and int(rows[0][2]) > int(rows[0][3]) and int(rows[1][2]) < int(rows[1][3]),
-        picture=lambda path: curves(path, {name: (LENGTHS, values) for name, values in found.items()}, log_x=True,
-                                    log_y=True, x="words", y="multiply-adds", title="one layer, d_model 64"),
+        why=f"Multiply-adds, counted while the parts run: n x n scores grow as n^2 d, an LSTM as n d^2. So for n below "
+        f"about 2d = {2 * WIDTH} the n^2 part is the smaller one, and it hurts only beyond. The scores of 16,384 words "
+        f"fill 1 GiB for each head; of 2,048 words the fused kernel keeps {kept:,} cells instead of {2048**2:,}.",
+        holds=1.9 < slope[1] < 2.1 and 0.95 < slope[2] < 1.05 and counts[3] == [n * n for n in LENGTHS]
+        and kept < 2048**2 / 10
+        and counts[0][0] > counts[1][0] and counts[0][1] < counts[1][1],
+        picture=lambda path: curves(
+            path, dict(zip(("projections", "n x n", "LSTM"), ((LENGTHS, values) for values in counts), strict=False)),
+            log_x=True, log_y=True, x="words", y="multiply-adds", title="one layer, d_model 64"),
     )  # fmt: skip
-
-
-def look_flat(part: MultiHead, x: Tensor) -> Tensor:
-    return look(part, x)[0].transpose(1, 2).flatten(2)
 
 
 def slope_of(lengths: tuple[int, ...], values: list[int]) -> float:
@@ -97,9 +93,9 @@ def stacking() -> Measured:
 
     rows: list[Row] = []
     for name, f in (("word by word", looped), ("as one matrix", stacked)):
-        with Largest() as largest, torch.no_grad():
+        with FlopCounterMode(display=False) as flops, Largest() as largest, torch.no_grad():
             f()
-        rows.append((name, largest.products, 3 * 100 * WIDTH**2))
+        rows.append((name, largest.products, flops.get_total_flops() // 2))
     with torch.no_grad():
         difference = max(apart(a, b) for a, b in zip(looped(), stacked(), strict=True))
     return Measured(

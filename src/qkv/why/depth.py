@@ -175,7 +175,7 @@ def drawbacks() -> Measured:
         columns=("measured", "number"),
         rows=rows,
         verdict="true with a correction",
-        why="Order and neighbourhood are not built in, as they are in a convolution or an RNN: positions must bring "
+        why="Order and neighbourhood are not built in, as they are in a convolution: positions must bring "
         "them. But the gradient does not vanish where residuals are: it is of one size through 18 layers, "
         "with pre-norm and with post-norm.",
         holds=order < 1e-12 and local > 1e-3 and all(0.2 < value < 5 for value in ratio.values())

@@ -113,7 +113,7 @@ def learned_table() -> Measured:
         rows=[*((k, by[k]) for k in (1, 2, 5, 10, 20)), ("1-3", near), ("10-29", far)],
         verdict="true with a correction",
         why="Nobody told the table what is near, and it finds out: neighbours come to be more alike than far places. "
-        "But near-is-large alone does not make a scheme good: N19 compares several that all have it.",
+        "That this alone makes a scheme good is not shown by it: N19 compares schemes by their loss.",
         holds=near > far + 0.02,
         picture=lambda path: curves(path, {"learned": (range(SHORT), by)}, x="distance", y="cosine",
                                     title="what a table of positions learns"),
