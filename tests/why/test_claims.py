@@ -68,16 +68,14 @@ def test_the_length_comparison_has_every_position_that_needs_no_tree(measure: Me
     assert [row[0] for row in measure("N19").rows] == names
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_pictures_open_and_are_not_blank(number: str, measure: Measure, tmp_path: Path) -> None:
-    picture = measure(number).picture
-    if picture is None:
-        pytest.skip("this claim has no picture")
-    path = picture(tmp_path / "picture.png")
-    with Image.open(path) as image:
-        low, high = image.convert("L").getextrema()
-    assert min(image.size) > 100
-    assert high - low > 100
+def test_pictures_open_and_are_not_blank(measure: Measure, tmp_path: Path) -> None:
+    drawn = {number: picture for number in NUMBERS if (picture := measure(number).picture) is not None}
+    assert {"N6", "N11", "N21", "N23"} <= drawn.keys()
+    for number, picture in drawn.items():
+        with Image.open(picture(tmp_path / f"{number}.png")) as image:
+            low, high = image.convert("L").getextrema()
+        assert min(image.size) > 100, number
+        assert high - low > 100, number
 
 
 # -- a broken part must be noticed: else a claim might hold whatever the parts do --------------------------------------

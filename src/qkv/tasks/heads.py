@@ -35,7 +35,7 @@ class Encoded:
 
 
 class FindHeads(Task):
-    """Wang et al. 2019, section 4: do positions carry structure? Find each word's head in CoNLL-U sentences.
+    """Dozat & Manning 2017 on the positions of Wang et al. 2019: find each word's head in CoNLL-U sentences.
 
     A test of what positions tell, not a parser: structural positions are made from the gold tree, so that the answer is
     in the input. A model that is given them and cannot find the heads does not use them.
