@@ -144,7 +144,7 @@ class TestLimits:
         assert found.cut
         assert "reached the length limit before its end" in found.remarks()
         # Vaswani et al. 2017, section 6.1: the input's length and 50, of which the end is one.
-        (hypothesis,) = translator.decode([[9, 10, 11]], qkv.decoding.Search(beam=1))[0]
+        (hypothesis,) = translator.engine.decode([[9, 10, 11]], qkv.decoding.Search(beam=1))[0]
         assert len(hypothesis.tokens) == 3 + 50 - 1
 
     def test_one_that_ends_is_not(self, translator: Translator) -> None:

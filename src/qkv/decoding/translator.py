@@ -1,53 +1,25 @@
 """A translator: a model folder, loaded, with text in and text out."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from qkv import folder
 from qkv.config import check_keys
-from qkv.decoding.beam import beam_search
-from qkv.decoding.greedy import greedy, sample
+from qkv.decoding.engine import Engine, Native, Search
 from qkv.decoding.hypothesis import Hypothesis, loops
 from qkv.errors import InputError
 from qkv.models import Model
 from qkv.text.doctor import normalise
 from qkv.text.language import is_unspaced
 from qkv.text.sentences import split_to_fit
-from qkv.text.tokenizer import EOS, PAD, Tokenizer
+from qkv.text.tokenizer import Tokenizer
 
-MORE = 50  # tokens that a translation may have more than its source (Vaswani et al. 2017, section 6.1)
 CELLS = 2**14  # tokens x beams of one batch
 BLOCK = 3  # no run of so many tokens may come twice when a sentence that looped is decoded again
-
-
-@dataclass(frozen=True)
-class Search:
-    """How to look for a translation: beam search, or greedy with beam=1, or sampling with a temperature."""
-
-    beam: int = 5
-    alpha: float = 1.0
-    n_best: int = 1
-    sampling: bool = False
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.beam < 1 or self.n_best < 1:
-            raise InputError(f"beam={self.beam} and n_best={self.n_best} must be at least 1")
-        if self.n_best > self.beam and not self.sampling:
-            raise InputError(f"n_best={self.n_best} needs a beam of at least {self.n_best}, not {self.beam}")
-        if not 0 <= self.seed < 2**63:
-            raise InputError(f"seed must be a number from 0 to 2**63 - 1, not {self.seed}")
-        if not math.isfinite(self.alpha):
-            raise InputError(f"alpha must be a number such as 0.6 or 1, not {self.alpha}")
 
 
 class Scored(NamedTuple):
@@ -80,8 +52,11 @@ class Translated:
 class Translator:
     """`Translator.load(folder).translate(texts)`; searches give the same answer whatever else is in the batch."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, about: dict[str, object]) -> None:
+    def __init__(
+        self, model: Model, tokenizer: Tokenizer, about: dict[str, object], engine: Engine | None = None
+    ) -> None:
         self.model, self.tokenizer, self.about = model.eval(), tokenizer, about
+        self.engine: Engine = engine or Native(model)
         known = about.get("longest_source")
         self.longest: int = min(known if isinstance(known, int) else 10**9, model.config.max_length - 1)
 
@@ -130,39 +105,16 @@ class Translator:
         found: list[Found | None] = [None] * len(sources)
         for batch in by_length([len(ids) + 1 for ids in sources], CELLS // how.beam):
             some = [sources[i] for i in batch]
-            for i, result in zip(batch, self.caught(some, self.decode(some, how), how), strict=True):
+            for i, result in zip(batch, self.caught(some, self.engine.decode(some, how), how), strict=True):
                 found[i] = result
         return [result for result in found if result is not None]
 
     def caught(self, sources: list[list[int]], results: list[list[Hypothesis]], how: Search) -> list["Found"]:
         """Sentences whose translation runs in a loop that the source does not have are decoded once more."""
         bad = [i for i, found in enumerate(results) if loops(found[0].tokens) and not loops(sources[i])]
-        again = self.decode([sources[i] for i in bad], how, no_repeat=BLOCK) if bad else []
+        again = self.engine.decode([sources[i] for i in bad], how, no_repeat=BLOCK) if bad else []
         second = dict(zip(bad, again, strict=True))
         return [Found(second.get(i, first), i in second) for i, first in enumerate(results)]
-
-    def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
-        """The n best hypotheses of each source, in one batch."""
-        most = self.model.config.max_length - 1
-        limits = [min(len(ids) + MORE, most) for ids in sources]
-        src = self.pad(sources)
-        if how.sampling:
-            rows = torch.arange(len(src), device=src.device).repeat_interleave(how.n_best)
-            drawn = sample(
-                self.model, src[rows], [limits[i] for i in rows.tolist()], temperature=how.temperature,
-                top_k=how.top_k, top_p=how.top_p, seed=how.seed, no_repeat=no_repeat,
-            )  # fmt: skip
-            several = [drawn[i : i + how.n_best] for i in range(0, len(drawn), how.n_best)]
-            return [sorted(some, key=lambda h: -h.score) for some in several]
-        if how.beam == 1:
-            return [[one] for one in greedy(self.model, src, limits, no_repeat=no_repeat)]
-        found = beam_search(self.model, src, limits, beam=how.beam, alpha=how.alpha, no_repeat=no_repeat)
-        return [some[: how.n_best] for some in found]
-
-    def pad(self, sources: list[list[int]]) -> Tensor:
-        width = max(len(ids) for ids in sources) + 1
-        rows = [[*ids, EOS] + [PAD] * (width - 1 - len(ids)) for ids in sources]
-        return torch.tensor(rows, device=next(self.model.parameters()).device)
 
 
 class Found(NamedTuple):

@@ -1,0 +1,87 @@
+"""What does the searching: ids of source sentences in, the best hypotheses of each out."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from qkv.decoding.beam import beam_search
+from qkv.decoding.greedy import greedy, sample
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.errors import InputError
+from qkv.models import Model
+from qkv.text.tokenizer import EOS, PAD
+
+MORE = 50  # tokens that a translation may have more than its source (Vaswani et al. 2017, section 6.1)
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to look for a translation: beam search, or greedy with beam=1, or sampling with a temperature."""
+
+    beam: int = 5
+    alpha: float = 1.0
+    n_best: int = 1
+    sampling: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.beam < 1 or self.n_best < 1:
+            raise InputError(f"beam={self.beam} and n_best={self.n_best} must be at least 1")
+        if self.n_best > self.beam and not self.sampling:
+            raise InputError(f"n_best={self.n_best} needs a beam of at least {self.n_best}, not {self.beam}")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"seed must be a number from 0 to 2**63 - 1, not {self.seed}")
+        if not math.isfinite(self.alpha):
+            raise InputError(f"alpha must be a number such as 0.6 or 1, not {self.alpha}")
+
+
+class Engine(Protocol):
+    """Decodes a batch of sentences; each one's hypotheses are the same whatever else is in the batch."""
+
+    name: str
+
+    def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
+        """The n best hypotheses of each source (ids without the end); no run of `no_repeat` tokens comes twice."""
+        ...
+
+
+class Native:
+    """Our own searches on a model as it is: the reference that every other engine is measured against."""
+
+    name = "native"
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
+        limits = longest_targets(sources, self.model.config.max_length)
+        src = padded(sources, next(self.model.parameters()).device)
+        if how.sampling:
+            rows = torch.arange(len(src), device=src.device).repeat_interleave(how.n_best)
+            drawn = sample(
+                self.model, src[rows], [limits[i] for i in rows.tolist()], temperature=how.temperature,
+                top_k=how.top_k, top_p=how.top_p, seed=how.seed, no_repeat=no_repeat,
+            )  # fmt: skip
+            several = [drawn[i : i + how.n_best] for i in range(0, len(drawn), how.n_best)]
+            return [sorted(some, key=lambda h: -h.score) for some in several]
+        if how.beam == 1:
+            return [[one] for one in greedy(self.model, src, limits, no_repeat=no_repeat)]
+        found = beam_search(self.model, src, limits, beam=how.beam, alpha=how.alpha, no_repeat=no_repeat)
+        return [some[: how.n_best] for some in found]
+
+
+def longest_targets(sources: list[list[int]], max_length: int) -> list[int]:
+    """How many tokens each translation may have, the end included."""
+    return [min(len(ids) + MORE, max_length - 1) for ids in sources]
+
+
+def padded(sources: list[list[int]], device: torch.device | str = "cpu") -> Tensor:
+    """(B, S): each source with its end, filled up at the right."""
+    width = max(len(ids) for ids in sources) + 1
+    return torch.tensor([[*ids, EOS] + [PAD] * (width - 1 - len(ids)) for ids in sources], device=device)

@@ -1,0 +1,1 @@
+"""The server: engine queue, HTTP routes and the page."""
