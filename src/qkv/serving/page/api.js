@@ -1,0 +1,95 @@
+// What the page asks the server for; in a page saved as one file, everything is already there.
+
+import { counted, state } from "./state.js";
+
+const KEY = "qkv-api-key"; // kept for this tab only, and never put into a link
+
+/** The data of a page that was saved as one file, or null. */
+export const embedded = JSON.parse(document.getElementById("data").textContent);
+
+/** What went wrong, in the server's own sentence; a status of 0 means no answer at all. */
+export class Refused extends Error {
+  constructor(status, sentence) {
+    super(sentence);
+    this.status = status;
+  }
+}
+
+export function useKey(key) {
+  sessionStorage.setItem(KEY, key);
+}
+
+/** A key in the address (?api_key=...) is used and taken out of it, so that no copied link carries it. */
+export function keepKeyOfAddress() {
+  const key = new URLSearchParams(location.search).get("api_key");
+  if (!key) return;
+  useKey(key);
+  history.replaceState(null, "", location.pathname + location.hash);
+}
+
+async function ask(path, options = {}) {
+  const key = sessionStorage.getItem(KEY);
+  const headers = { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) };
+  let answer;
+  try {
+    answer = await fetch(path, { ...options, headers });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused(0, "");
+  }
+  const body = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Refused(answer.status, body.error ?? answer.statusText);
+  return body;
+}
+
+export async function fetchModels() {
+  return embedded ? [embedded.view.model] : (await ask("api/models")).models;
+}
+
+let running = null;
+
+/** The view of a text; a request that is still running for an older text is given up. */
+export async function fetchView(text, model) {
+  running?.abort();
+  running = new AbortController();
+  const { signal } = running;
+  const send = async (wish) => {
+    const answer = await ask("api/translate", { method: "POST", body: JSON.stringify(wish), signal });
+    return answer.translations[0];
+  };
+  const beam = counted("beam", 20, 5);
+  const { name, source, target } = model;
+  const wish = { q: text, source, target, model: name, beam, n_best: Math.min(beam, 5) };
+  try {
+    return await send({ ...wish, tokens: true, alignment: true, attention: true, steps: true });
+  } catch (error) {
+    if (error.status !== 400) throw error;
+    return { ...(await send(wish)), noLook: error.message }; // a long text is translated, but not looked into
+  }
+}
+
+const kept = new Map(); // answers that do not change: path or body -> promise
+
+function once(name, get) {
+  if (!kept.has(name)) {
+    const answer = get();
+    kept.set(name, answer);
+    answer.catch(() => kept.delete(name));
+  }
+  return kept.get(name);
+}
+
+/** positions, architecture or curves of a model. */
+export async function fetchPart(name, model) {
+  if (embedded) return embedded[name] ?? null;
+  const path = `api/models/${encodeURIComponent(model.name)}/${name}`;
+  return (await once(path, () => ask(path)))[name];
+}
+
+export async function fetchSteps(text, model) {
+  if (embedded) return embedded.explain ?? null;
+  const [layer, head] = [counted("block", Infinity, 1), counted("head", Infinity, 1)];
+  const stack = state.stack === "decoder" ? "decoder" : "encoder";
+  const body = JSON.stringify({ q: text, model: model.name, stack, layer, head });
+  return (await once(body, () => ask("api/explain", { method: "POST", body }))).steps;
+}

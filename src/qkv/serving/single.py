@@ -1,0 +1,76 @@
+"""The page as one file: its modules, its style and a view's data inside, so that it opens anywhere with no server."""
+
+import json
+import re
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from qkv.errors import InputError
+
+PAGE = Path(__file__).parent / "page"
+FIRST = "app.js"  # what the page runs; all other modules are reached from it
+IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([\w-]+\.js)";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export ((?:async )?function|const|class) (\w+)", re.MULTILINE)
+KNOWN = ("explain", "positions", "architecture", "curves")
+NEEDED = ("text", "translation", "attention")
+# No request can leave a file with this policy; what it draws and runs is inside it.
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def single_file(view: Mapping[str, Any], extras: Mapping[str, Any] | None = None) -> str:
+    """One HTML file with the pictures of a view; `extras` may add explain, positions, architecture and curves."""
+    extras = dict(extras or {})
+    if missing := [name for name in NEEDED if name not in view]:
+        raise InputError(f"the view has no {' and no '.join(map(repr, missing))}; give one that qkv.look.view made")
+    if unknown := sorted(set(extras) - set(KNOWN)):
+        raise InputError(f"a page has no place for {', '.join(unknown)}; give any of {', '.join(KNOWN)}")
+    page, style = ((PAGE / name).read_text(encoding="utf-8") for name in ("index.html", "style.css"))
+    for old, new in {
+        '<link rel="icon" type="image/svg+xml" href="icon.svg">': (
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        ),
+        "<title>qkv</title>": f"<title>{escape(str(view['text']))} – qkv</title>",
+        '<link rel="stylesheet" href="style.css">': f"<style>\n{style}</style>",
+        'id="data">null<': f'id="data">{embeddable({"view": view, **extras})}<',
+        f'<script type="module" src="{FIRST}"></script>': f'<script type="module">\n{joined()}</script>',
+    }.items():
+        before, found, after = page.partition(old)
+        if not found:
+            raise RuntimeError(f"index.html lacks {old!r}, which a page in one file replaces")
+        page = before + new + after
+    return page
+
+
+def embeddable(data: Any) -> str:
+    """JSON that no HTML parser can read anything into: with no <, nothing closes its element or opens a comment."""
+    try:
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        raise InputError("the view has numbers that JSON lacks (infinite, or none); give null for them") from None
+    return text.replace("<", "\\u003c").encode("utf-8", "replace").decode("utf-8")
+
+
+def joined() -> str:
+    """All modules as one, each in a scope of its own, those that others need first."""
+    parts: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in parts:
+            return
+        code = (PAGE / name).read_text(encoding="utf-8")
+        parts[name] = ""  # it is being added
+        for _, needed in IMPORT.findall(code):
+            add(needed)
+        del parts[name]
+        parts[name] = scoped(name, code)
+
+    add(FIRST)
+    return "const modules = {};\n" + "".join(parts.values())
+
+
+def scoped(name: str, code: str) -> str:
+    given = ", ".join(found[1] for found in EXPORT.findall(code))
+    body = EXPORT.sub(r"\1 \2", IMPORT.sub(r'const \1 = modules["\2"];\n', code))
+    return f'modules["{name}"] = (() => {{\n{body}return {{ {given} }};\n}})();\n'

@@ -1,0 +1,157 @@
+"""A real browser on the page of a real `qkv serve`, with a small model that was really trained."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+import qkv
+
+ROOT = Path(__file__).parents[2]
+SHOTS = ROOT / "build" / "page"
+AXE = ROOT / "build" / "clients" / "node_modules" / "axe-core" / "axe.min.js"
+NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+HOST = "127.0.0.1"
+PATIENCE = 60_000  # milliseconds; what is awaited comes at once on an idle machine
+
+
+def absent(what: str) -> None:
+    """Skip in plain words; on CI, where everything must be there, fail."""
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(what)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Digits to words, after a few steps of training: its attention is real, its translations need not be good."""
+    place = tmp_path_factory.mktemp("page")
+    lines = [
+        f"{a} {b} {c}\t{NUMBERS[a]} {NUMBERS[b]} {NUMBERS[c]}\n"
+        for a in range(10)
+        for b in range(10)
+        for c in (1, 4, 7)
+    ]
+    (place / "numbers.tsv").write_text("".join(lines), encoding="utf-8")
+    sizes = {"d_model": 32, "d_ff": 64, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+    training = {"steps": 80, "validate_every": 40, "bleu_sentences": 4, "threads": 1, "precision": "float32",
+                "learning_rate": 0.01, "schedule": "cosine(warmup=10)"}  # fmt: skip
+    data = {"vocab_size": 310, "batch_tokens": 256}
+    qkv.train(place / "numbers.tsv", source="num", target="en", out=place / "numbers", quiet=True,
+              model=sizes, training=training, data=data)  # fmt: skip
+    return place / "numbers"
+
+
+@contextmanager
+def serving(*arguments: object) -> Iterator[str]:
+    """The address of `qkv serve` with these arguments, until the end of the block."""
+    command = [sys.executable, "-m", "qkv", "serve", "--port", "0", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment.pop("QKV_API_KEY", None)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    try:
+        first = process.stdout.readline()
+        address = re.search(rf"http://{HOST}:\d+/", first)
+        assert address, f"qkv serve said {first!r}"
+        yield address[0]
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def serve() -> Callable[..., AbstractContextManager[str]]:
+    return serving
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The code of axe-core, which finds what hinders people with a screen reader or weak eyes."""
+    if not AXE.exists():
+        absent("axe-core is not here; npm install --prefix build/clients axe-core brings it")
+    return AXE.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def server(model: Path) -> Iterator[str]:
+    with serving("--model", model) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium")
+    if program is None:
+        absent("there is no chromium here to open the page with; make browser installs it")
+    expect.set_options(timeout=PATIENCE)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Window:
+    """A tab that remembers what it asked for and what went wrong in it."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.page: Page = context.new_page()
+        self.requests: list[str] = []
+        self.faults: list[str] = []
+        self.expected: set[int] = set()  # statuses that a test provokes
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on(
+            "console", lambda told: self.faults.append(told.text) if told.type in ("error", "warning") else None
+        )
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+
+    def check(self) -> None:
+        """Nothing was asked of any other machine, and nothing went wrong that was not provoked."""
+        outside = [
+            url for url in self.requests if not re.match(rf"(http://{HOST}:\d+/|file:///|blob:|data:|about:)", url)
+        ]
+        assert outside == []
+        provoked = [f"status of {status} " for status in self.expected]
+        assert [fault for fault in self.faults if not any(status in fault for status in provoked)] == []
+
+    def open(self, address: str) -> Page:
+        """A page whose pictures are all drawn; the same address again is loaded again."""
+        self.page.goto("about:blank")
+        self.page.goto(address)
+        return self.page
+
+
+Open = Callable[..., Window]
+
+
+@pytest.fixture
+def window(browser: Browser) -> Iterator[Open]:
+    """`window()` is a new tab with nothing remembered; every tab is checked at the end of the test."""
+    contexts: list[BrowserContext] = []
+    windows: list[Window] = []
+
+    def make(**how: Any) -> Window:
+        contexts.append(browser.new_context(**{"viewport": {"width": 1240, "height": 900}, "locale": "en-GB", **how}))
+        contexts[-1].set_default_timeout(PATIENCE)
+        windows.append(Window(contexts[-1]))
+        return windows[-1]
+
+    yield make
+    for one in windows:
+        one.check()
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="session")
+def shot() -> Callable[[Page, str], None]:
+    """Write a picture of the whole page to build/page, for people to look at."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    return lambda page, name: page.screenshot(path=SHOTS / f"{name}.png", full_page=True) and None
