@@ -149,11 +149,13 @@ def finished(seen: Seen, block: Block, words: list[str]) -> list[Step]:
     if not is_post:
         about = "Pre-norm: each sub-layer reads a normalised copy, the sum itself goes on as it is."
         steps.append(table("norm", "LayerNorm(y)", words, seen["feed_forward_norm"][1][0], about))
-    inside, out, result = F.relu(seen["expand"][1][0]), seen["contract"][1][0], seen["block"][1][0]
+    inside = block.feed_forward.activation(seen["expand"][1][0])
+    out, result = seen["contract"][1][0], seen["block"][1][0]
+    bent = "max(0, y W_1 + b_1)" if block.feed_forward.activation is F.relu else "activation(y W_1 + b_1)"
     last = "LayerNorm(y + FFN(y))" if is_post else "y + FFN(LayerNorm(y))"
     return [
         *steps,
-        table("feed-forward, inside", "max(0, y W_1 + b_1)", words, inside, "Wider, and nothing below 0."),
-        table("feed-forward", "max(0, y W_1 + b_1) W_2 + b_2", words, out, "Back to the width of the model."),
+        table("feed-forward, inside", bent, words, inside, "Wider, and bent: what is below 0 is cut or flattened."),
+        table("feed-forward", f"{bent} W_2 + b_2", words, out, "Back to the width of the model."),
         table("output of the block", last, words, result, "What the next block reads."),
     ]

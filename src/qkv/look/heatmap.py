@@ -35,10 +35,14 @@ def draw(weights: Any, rows: Sequence[str], columns: Sequence[str], path: Path, 
     maps = check_weights(weights, rows, columns)
     figure = compose(maps if maps.dim() == 3 else maps[None], rows, columns, title, spell=path.suffix.lower() == ".png")
     save(figure, path)
-    numbers = {"rows": list(rows), "columns": list(columns), "weights": maps.tolist()}
+    numbers_beside(path, {"rows": list(rows), "columns": list(columns), "weights": maps.tolist()})
+    return path
+
+
+def numbers_beside(path: Path, numbers: dict[str, Any]) -> None:
+    """What a picture shows, as a file of the same name that ends in .json."""
     # Half a surrogate pair has no UTF-8; its backslash form is the JSON escape.
     write(path.with_suffix(".json"), json.dumps(numbers, ensure_ascii=False).encode("utf-8", "backslashreplace"))
-    return path
 
 
 def check_weights(weights: Any, rows: Sequence[str], columns: Sequence[str]) -> Tensor:

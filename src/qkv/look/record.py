@@ -1,12 +1,13 @@
 """Recording what attention did, with no flag through any forward."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from torch import Tensor, nn
 
 from qkv.attention import Soft
+from qkv.decoding import Native, Translator
 
 
 class Maps(dict[str, Tensor]):
@@ -25,7 +26,8 @@ def record_attention(watched: Any) -> Iterator[Maps]:
     ...     model(src, tgt)
     >>> maps["decoder.blocks.1.memory_attention"]          # (B, H, T, S)
 
-    The plain kernel takes the fused one's place meanwhile, since the fused one never has the weights.
+    The plain kernel takes the fused one's place meanwhile, since the fused one never has the weights; a translator
+    searches with the model itself.
     """
     model = watched if isinstance(watched, nn.Module) else watched.model
     maps = Maps()
@@ -42,7 +44,18 @@ def record_attention(watched: Any) -> Iterator[Maps]:
     watching = [(name, module) for name, module in model.named_modules() if isinstance(module, Soft)]
     handles = [module.register_forward_hook(keep(name.removesuffix(".attend"))) for name, module in watching]
     try:
-        yield maps
+        with searching_with_model(watched) if isinstance(watched, Translator) else nullcontext():
+            yield maps
     finally:
         for handle in handles:
             handle.remove()
+
+
+@contextmanager
+def searching_with_model(translator: Translator) -> Iterator[None]:
+    """Within, a translator searches with its model itself, and not with a faster form that has no such modules."""
+    engine, translator.engine = translator.engine, Native(translator.model)
+    try:
+        yield
+    finally:
+        translator.engine = engine

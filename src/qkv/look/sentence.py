@@ -24,17 +24,21 @@ class Look:
         return torch.stack([m.mean(dim=0) for name, m in self.maps.items() if name.endswith("memory_attention")])
 
 
-@torch.inference_mode()
 def look_at(translator: Translator, source: str, target: str | None = None) -> Look:
     """What the model attends to while it writes `target` (its own translation, if none is given)."""
     if target is None:
         target = translator.translate(source)[0].text
-    tokenizer = translator.tokenizer
-    src, tgt = tokenizer.encode(normalise(source)), tokenizer.encode(normalise(target))
+    src, tgt = (translator.tokenizer.encode(normalise(text)) for text in (source, target))
+    return look_at_ids(translator, src, tgt)
+
+
+@torch.inference_mode()
+def look_at_ids(translator: Translator, src: list[int], tgt: list[int]) -> Look:
+    """The same for tokens as they are; neither side has its ends."""
     device = next(translator.model.parameters()).device
     with record_attention(translator) as maps:
         translator.model(torch.tensor([[*src, EOS]], device=device), torch.tensor([[BOS, *tgt]], device=device))
-    pieces = tokenizer.pieces
+    pieces = translator.tokenizer.pieces
     # A recurrent decoder attends once for each token: its calls are the rows of one map.
     weights = {name: torch.cat(calls, dim=2)[0].cpu() for name, calls in maps.calls.items()}
     return Look([*pieces(src), "</s>"], [*pieces(tgt), "</s>"], weights)

@@ -1,0 +1,122 @@
+"""qkv look: what attention did while one sentence was translated, as a page, a picture or an animation."""
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from qkv.cli.app import PLAIN, app
+from qkv.decoding import Translator
+from qkv.decoding.alignment import check_layer, readout_of
+from qkv.decoding.trace import trace
+from qkv.errors import InputError
+from qkv.files import write_text
+from qkv.look import draw
+from qkv.look.animation import animate
+from qkv.look.sentence import Look, look_at_ids
+from qkv.look.view import architecture_view, curves_view, explain_view, positions_view, view
+from qkv.models import Transformer
+
+Kind = Literal["memory", "encoder", "decoder"]
+ENDINGS = (".html", ".png", ".svg", ".gif")
+
+
+@app.command
+def look(
+    text: str,
+    *,
+    model: Path = Path("model"),
+    output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("look.html"),
+    kind: Kind = "memory",
+    layer: int | None = None,
+    heads: Annotated[bool, PLAIN] = False,
+    beam: int = 5,
+    n_best: int = 3,
+    device: str = "cpu",
+) -> None:
+    """Translate one sentence and show what the model looked at; the numbers are written beside it as JSON.
+
+    The ending of the output's name chooses: .html is a page that needs nothing from outside, .png and .svg a heat map,
+    .gif an animation with a frame for each token that is written.
+
+    For example:
+      qkv look "Two dogs play in the snow." --model model
+      qkv look "Two dogs play in the snow." --model model -o heads.png --heads --layer 2
+      qkv look "Two dogs play in the snow." --model model -o look.gif
+
+    Parameters
+    ----------
+    text
+        The sentence.
+    model
+        The model folder.
+    output
+        The file to write: .html, .png, .svg or .gif.
+    kind
+        Of a heat map: the decoder over the source (memory), or the self-attention of the encoder or the decoder.
+    layer
+        Of a heat map or an animation: which layer, counted from 1.
+    heads
+        Of a heat map: each head by itself, not their mean.
+    beam
+        Hypotheses kept in beam search; 1 is greedy.
+    n_best
+        Of a page: how many translations it lists.
+    device
+        cpu, cuda or mps.
+    """
+    ending = output.suffix.lower()
+    if ending not in ENDINGS:
+        raise InputError(f"{output} ends in none of {', '.join(ENDINGS)}; choose one of them for the output's name")
+    translator = Translator.load(model, device)
+    if ending == ".html":
+        save_page(translator, text, output, {"beam": beam, "n_best": min(n_best, beam)})
+    else:
+        save_picture(translator, text, output, kind, layer, heads=heads, beam=beam)
+    print(output)
+
+
+def save_page(translator: Translator, text: str, output: Path, how: dict[str, int]) -> None:
+    from qkv.serving.single import single_file
+
+    shown = view(translator, text, **how)
+    extras: dict[str, Any] = positions_view(translator) | architecture_view(translator)
+    if translator.folder:
+        extras |= curves_view(translator.folder)
+    if isinstance(translator.model, Transformer):
+        extras["explain"] = explain_view(translator, text)["steps"]
+    write_text(output, single_file(shown, extras))
+    write_text(output.with_suffix(".json"), json_module.dumps(shown, ensure_ascii=False))
+
+
+def save_picture(
+    translator: Translator, text: str, output: Path, kind: Kind, layer: int | None, *, heads: bool, beam: int
+) -> None:
+    traced = trace(translator, text, beam=beam)
+    seen = look_at_ids(translator, traced.source_ids, traced.target_ids)
+    title = f"{traced.text} → {traced.translated.text}"
+    if output.suffix.lower() == ".gif":
+        if kind != "memory" or heads:
+            raise InputError("an animation shows the mean of the decoder's heads over the source; leave out the others")
+        weights = chosen(translator, seen, "memory", layer).mean(dim=0)
+        animate(weights, seen.target, seen.source, output, title=title)
+        return
+    weights = chosen(translator, seen, kind, layer)
+    rows = seen.source if kind == "encoder" else seen.target
+    columns = ["<s>", *seen.target[:-1]] if kind == "decoder" else seen.source
+    draw(weights if heads else weights.mean(dim=0), rows, columns, output, title=title)
+
+
+def chosen(translator: Translator, seen: Look, kind: Kind, layer: int | None) -> Any:
+    """The weights (H, T, S) of one attention; of the decoder over the source, the layer that aligns words."""
+    if kind == "memory":
+        number = check_layer(translator, readout_of(translator).layer if layer is None else layer)
+        return [m for name, m in seen.maps.items() if "memory_attention" in name][number]
+    maps = [m for name, m in seen.maps.items() if name.startswith(kind) and "memory_attention" not in name]
+    if not maps:
+        raise InputError(f"the {kind} of this model has no self-attention; look at another --kind")
+    number = len(maps) if layer is None else layer
+    if not 1 <= number <= len(maps):
+        raise InputError(f"there is no layer {number} in this {kind}; give 1 to {len(maps)}")
+    return maps[number - 1]

@@ -1,0 +1,241 @@
+"""Word alignments out of attention: which source word each target word comes from."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from qkv.attention import Soft
+from qkv.config import from_tree
+from qkv.decoding.engine import padded
+from qkv.decoding.translator import CELLS, Translator, by_length
+from qkv.errors import InputError
+from qkv.files import write_json
+from qkv.text.tokenizer import BOS
+
+FILE = "alignment.json"  # where a model folder keeps the read-out that suits it
+ROUNDS = 5  # of expectation and maximisation, as in Brown et al. 1993
+Links = list[tuple[int, int]]  # (source word, target word), counted from 0
+Words = list[list[int]]  # the token ids of each word
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readout:
+    """Garg et al. 2019, section 3.2, Chen et al. 2020, section 3: one decoder layer's attention, mean over heads.
+
+    Upper layers look at the source of the word that they are about to write, so a word's row is the one that predicts
+    it. Low layers look at the source of the word that they have just read: its row is one step later (SHIFT-ATT).
+    """
+
+    layer: int  # counted from 1
+    shift: bool  # True: the row that has the word as its input; False: the row that predicts it
+    agreement: float = 0.0  # with a lexical model, see `best_layer`
+
+
+def align(
+    translator: Translator, pairs: list[tuple[str, str]],
+    *, layer: int | None = None, shift: bool | None = None, threshold: float = 0.0,
+) -> list[Links]:  # fmt: skip
+    """For each pair (source, target), the links between its words, which are what spaces part: [(0, 0), (1, 2)].
+
+    Each target word is linked to the source word that it looks at most, if at least `threshold` of its attention goes
+    there. `layer` and `shift` are the model folder's own (`qkv align --tune`) unless given.
+    """
+    own = readout_of(translator)
+    if layer is not None and layer != own.layer:
+        own = Readout(layer=layer, shift=False)
+    chosen = Readout(layer=own.layer, shift=own.shift if shift is None else shift)
+    sources, targets = (words_of(translator, [pair[side] for pair in pairs]) for side in (0, 1))
+    return [strongest(weights, threshold) for weights in word_attention(translator, sources, targets, chosen)]
+
+
+def strongest(weights: Tensor, threshold: float = 0.0) -> Links:
+    """Attention between words (T, S) -> the best source word of each target word."""
+    if not weights.numel():
+        return []
+    best, where = weights.max(dim=1)
+    found = zip(where.tolist(), range(len(where)), best.tolist(), strict=True)
+    return sorted((s, t) for s, t, weight in found if weight >= threshold)
+
+
+def words_of(translator: Translator, texts: Sequence[str]) -> list[Words]:
+    """The ids of each word of each text; put together they are the ids of the text with single spaces."""
+    return [translator.tokenizer.encode_batch(text.split()) for text in texts]
+
+
+def word_attention(
+    translator: Translator, sources: list[Words], targets: list[Words], readout: Readout
+) -> Iterator[Tensor]:
+    """How much of each target word's attention goes to each source word, (T, S) for each pair."""
+    for both in both_readings(translator, sources, targets, [check_layer(translator, readout.layer)]):
+        yield both[int(readout.shift), 0]
+
+
+@torch.inference_mode()
+def both_readings(
+    translator: Translator, sources: list[Words], targets: list[Words], layers: list[int]
+) -> list[Tensor]:
+    """For each pair (2, layers, T, S) between words: the rows that predict a word, and the rows that read it."""
+    src = [[id_ for word in words for id_ in word] for words in sources]
+    tgt = [[id_ for word in words for id_ in word] for words in targets]
+    longest = translator.model.config.max_length
+    for ids in (*src, *tgt):
+        if len(ids) + 1 > longest:
+            begins = translator.tokenizer.decode(ids)[:40]
+            raise InputError(
+                f"the sentence {begins!r}... has {len(ids) + 1} tokens, the model takes {longest}; align shorter ones"
+            )
+    found = [torch.zeros(2, len(layers), len(t), len(s)) for s, t in zip(sources, targets, strict=True)]
+    work = [i for i in range(len(src)) if src[i] and tgt[i]]
+    device = next(translator.model.parameters()).device
+    for batch in by_length([max(len(src[i]), len(tgt[i])) + 1 for i in work], CELLS):
+        rows = [work[j] for j in batch]
+        inputs = padded([tgt[i] for i in rows], device).roll(1, dims=1)  # (B, T): the end makes room for <s>
+        inputs[:, 0] = BOS
+        with watching(translator.model) as calls:
+            translator.model(padded([src[i] for i in rows], device), inputs)
+        maps = torch.stack([torch.cat(some, dim=1) for some in calls])[layers].float().cpu()  # (layers, B, T, S)
+        for row, i in enumerate(rows):
+            n, sizes = len(tgt[i]), ([len(word) for word in targets[i]], [len(word) for word in sources[i]])
+            found[i] = torch.stack([merged(maps[:, row, shift : n + shift], *sizes) for shift in (0, 1)])
+    return found
+
+
+def merged(weights: Tensor, rows: list[int], columns: list[int]) -> Tensor:
+    """Between sub-words (L, t, s) -> between words: a word looks as its parts do on average, at all of a word."""
+    by_word = [part.sum(dim=2) for part in weights[:, :, : sum(columns)].split(columns, dim=2)]  # without </s>
+    return torch.stack([part.mean(dim=1) for part in torch.stack(by_word, dim=2).split(rows, dim=1)], dim=1)
+
+
+@contextmanager
+def watching(model: nn.Module) -> Iterator[list[list[Tensor]]]:
+    """Within, the weights of each layer's attention over the source, mean over heads: calls of (B, T, S)."""
+    parts = memory_attentions(model)
+    calls: list[list[Tensor]] = [[] for _ in parts]
+
+    def keep(number: int) -> Any:
+        def hook(attend: Any, args: tuple[Any, ...], _: Tensor) -> Tensor:
+            context, weights = attend.plain(*args)
+            calls[number].append(weights.mean(dim=1))
+            return context  # type: ignore[no-any-return]
+
+        return hook
+
+    handles = [part.register_forward_hook(keep(number)) for number, part in enumerate(parts)]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def memory_attentions(model: nn.Module) -> list[Soft]:
+    """Every decoder layer's attention over the source, the lowest first."""
+    found = _over_memory(model)
+    if not found:
+        raise InputError(
+            f"this {type(model).__name__.lower()} model has no attention over the source, which alignments are read "
+            "from; use a model with attention"
+        )
+    return found
+
+
+def has_memory_attention(model: nn.Module) -> bool:
+    return bool(_over_memory(model))
+
+
+def _over_memory(model: nn.Module) -> list[Soft]:
+    if getattr(getattr(model, "config", None), "attention", "") == "none":
+        return []
+    named = [(name.split("."), part) for name, part in model.named_modules() if isinstance(part, Soft)]
+    return [part for name, part in named if "memory_attention" in name]
+
+
+def check_layer(translator: Translator, layer: int) -> int:
+    """The number of a layer that exists, counted from 0."""
+    layers = len(memory_attentions(translator.model))
+    if not 1 <= layer <= layers:
+        raise InputError(f"there is no layer {layer} in this decoder; give 1 to {layers}")
+    return layer - 1
+
+
+# -- which layer -----------------------------------------------------------------------------------------------------
+
+
+def readout_of(translator: Translator) -> Readout:
+    """What the model folder's alignment.json says; else the last layer but one (Garg et al. 2019, section 5.1)."""
+    path = translator.folder / FILE if translator.folder else None
+    if path is None or not path.exists():
+        layers = len(memory_attentions(translator.model))
+        return Readout(layer=max(1, layers - 1), shift=False)
+    try:
+        return from_tree(Readout, json.loads(path.read_text(encoding="utf-8")), str(path))
+    except (ValueError, OSError):
+        raise InputError(f"{path} is damaged; write it again with qkv align --tune") from None
+
+
+def save_readout(folder: Path, readout: Readout) -> None:
+    write_json(folder / FILE, asdict(readout))
+
+
+def best_layer(translator: Translator, pairs: list[tuple[str, str]]) -> Readout:
+    """The layer and the row whose links agree best with a lexical model of the pairs; no gold links are needed.
+
+    The lexical model is Brown et al. 1993, model 1, learned from these pairs alone: its posterior says how probable it
+    is, by what words stand together elsewhere, that a target word comes from a source word. The agreement of a read-out
+    is the mean posterior of its links: 1 if the lexical model would bet everything on them.
+    """
+    words = [(source.lower().split(), target.lower().split()) for source, target in pairs]
+    if not any(source and target for source, target in words):
+        raise InputError("there is no pair with words on both sides to choose a layer by; give some hundred pairs")
+    posteriors = lexical_posteriors(words)
+    layers = list(range(len(memory_attentions(translator.model))))
+    sources, targets = (words_of(translator, [pair[side] for pair in pairs]) for side in (0, 1))
+    totals, count = torch.zeros(2, len(layers)), 0
+    for weights, posterior in zip(both_readings(translator, sources, targets, layers), posteriors, strict=True):
+        if weights.numel():
+            where = weights.argmax(dim=-1)[..., None]  # (2, layers, T, 1)
+            totals += posterior.expand(weights.shape).gather(-1, where).sum(dim=(2, 3))
+            count += len(posterior)
+    shift, layer = divmod(int(totals.argmax()), len(layers))
+    return Readout(layer=layer + 1, shift=bool(shift), agreement=round(totals.max().item() / count, 4))
+
+
+def lexical_posteriors(pairs: list[tuple[list[str], list[str]]]) -> list[Tensor]:
+    """p(target word j comes from source word i | pair) by IBM model 1, (T, S) for each pair: rows sum to 1."""
+    together: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)  # t(target | source), flat at first
+    posteriors: list[Tensor] = []
+    for _ in range(ROUNDS):
+        counts: dict[tuple[str, str], float] = defaultdict(float)
+        totals: dict[str, float] = defaultdict(float)
+        posteriors = []
+        for source, target in pairs:
+            table = torch.tensor([[together[s, t] for s in source] for t in target]).view(len(target), len(source))
+            posteriors.append(table / table.sum(dim=1, keepdim=True))
+            for t, row in zip(target, posteriors[-1].tolist(), strict=True):
+                for s, share in zip(source, row, strict=True):
+                    counts[s, t] += share
+                    totals[s] += share
+        together = defaultdict(float, {(s, t): count / totals[s] for (s, t), count in counts.items()})
+    return posteriors
+
+
+# -- measures and files ----------------------------------------------------------------------------------------------
+
+
+def alignment_error_rate(found: Links, sure: Links, possible: Links | None = None) -> float:
+    """Och and Ney 2003, Eq. 1: AER = 1 - (|A & S| + |A & P|) / (|A| + |S|), where the sure links are possible, too."""
+    a, s = set(found), set(sure)
+    p = s | set(possible or [])
+    return 1 - (len(a & s) + len(a & p)) / (len(a) + len(s)) if a or s else 0.0
+
+
+def to_pharaoh(links: Links) -> str:
+    """The line that other tools read: 0-0 1-2."""
+    return " ".join(f"{s}-{t}" for s, t in sorted(links))

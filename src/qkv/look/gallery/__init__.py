@@ -1,0 +1,38 @@
+"""The pictures of the lecture notes: each is one function that gives a figure and the numbers drawn in it."""
+
+from collections.abc import Callable
+
+from qkv.look.gallery.canvas import Given, Picture, check_ending
+from qkv.look.gallery.landscape import landscape
+from qkv.look.gallery.masks import bigbird, masks, xlnet
+from qkv.look.gallery.models import architecture, norms
+from qkv.look.gallery.positions import gram, positions, rotations
+from qkv.look.gallery.sentences import heads, heat_map, jane, shopping
+from qkv.look.gallery.steps import qkv_steps, two_words
+from qkv.look.gallery.writing import decoding, seq2seq
+
+__all__ = ["ANIMATIONS", "PICTURES", "Given", "Picture", "check_ending"]
+
+Draw = Callable[[Given], Picture]
+
+# `qkv picture` adds those whose numbers are measured in rooms above this one.
+PICTURES: dict[str, Draw] = {
+    "heat-map": heat_map,
+    "heads": heads,
+    "jane": jane,
+    "positions": positions,
+    "gram": gram,
+    "rotation": rotations,
+    "masks": masks,
+    "bigbird": bigbird,
+    "xlnet": xlnet,
+    "architecture": architecture,
+    "steps": qkv_steps,
+    "two-words": two_words,
+    "decoding": decoding,
+    "seq2seq": seq2seq,
+    "landscape": landscape,
+    "shopping": shopping,
+    "norms": norms,
+}
+ANIMATIONS = {"decoding", "seq2seq"}

@@ -1,0 +1,117 @@
+"""Pictures of a trained encoder on one sentence: who "it" looks at, by which head; one query against every key."""
+
+import torch
+from torch import Tensor
+
+from qkv.errors import InputError
+from qkv.look.explain import explain
+from qkv.look.gallery.canvas import COLOURS, Given, Picture, blank, boxed, canvas, lined, name, table, write
+from qkv.look.heatmap import compose
+from qkv.look.sentence import look_at
+
+ANIMAL = "The animal didn't cross the street because it was too tired"
+JANE = "Jane visite l'Afrique en septembre"
+
+
+def encoder_weights(given: Given, text: str) -> tuple[list[str], Tensor]:
+    """The tokens and what each head of each encoder layer gave them: (layers, H, T, T)."""
+    look = look_at(given.trained, text)
+    maps = [m for name, m in look.maps.items() if name.startswith("encoder")]
+    if not maps:
+        raise InputError("the encoder of this model has no self-attention; give a transformer with --model")
+    return look.source, torch.stack(maps).double()
+
+
+def pointing(tokens: list[str], weights: Tensor) -> dict[str, int]:
+    """The places of "it" and "animal" (else of the last word and the second), and the head that links them best."""
+    words = [token.strip("▁").lower() for token in tokens]
+    second = min(1, len(words) - 1)
+    asked = words.index("it") if "it" in words else len(words) - 2
+    wanted = next((words.index(noun) for noun in ("animal", "dog") if noun in words), second)
+    best = int(weights[:, :, asked, wanted].argmax())
+    layer, head = divmod(best, weights.size(1))
+    return {"query": asked, "key": wanted, "layer": layer, "head": head}
+
+
+def heat_map(given: Given) -> Picture:
+    """Vaswani et al. 2017, Figure 3: who looks at whom in the encoder; the head that takes "it" for "animal" best.
+
+    A small model need not find the animal: the numbers are what they are, and the title names the best head.
+    """
+    tokens, weights = encoder_weights(given, given.text or ANIMAL)
+    found = pointing(tokens, weights)
+    shown = weights[found["layer"], found["head"]]
+    share = shown[found["query"], found["key"]].item()
+    pair = f"{tokens[found['query']]} -> {tokens[found['key']]}".replace("▁", "")
+    title = f"layer {found['layer'] + 1}, head {found['head'] + 1}: {pair} {share:.2f}"
+    figure = compose(shown[None], tokens, tokens, title, spell=given.spell)
+    focus = weights[:, :, found["query"]]  # (layers, H, T)
+    return Picture([figure], {"tokens": tokens, **found, "weights": shown, "focus": focus})
+
+
+def heads(given: Given) -> Picture:
+    """Lines from one word to all others, a colour for each head, as strong as its weight (tensor2tensor's picture)."""
+    tokens, weights = encoder_weights(given, given.text or ANIMAL)
+    found = pointing(tokens, weights)
+    rows = weights[found["layer"], : len(COLOURS), found["query"]]  # (H, T)
+    figure = canvas(6, max(3.0, 0.34 * len(tokens)))
+    axes = figure.subplots()
+    blank(axes)
+    height = [1 - (i + 0.5) / len(tokens) for i in range(len(tokens))]
+    for head, row in enumerate(rows.tolist()):
+        for y, weight in zip(height, row, strict=True):
+            axes.plot([0.3, 0.7], [height[found["query"]], y], color=COLOURS[head], alpha=min(1, weight), lw=2.5)
+        axes.plot([], [], color=COLOURS[head], lw=3, label=f"head {head + 1}")
+    for y, token in zip(height, tokens, strict=True):
+        write(axes, 0.27, y, token, ha="right", spell=given.spell)
+        write(axes, 0.73, y, token, ha="left", spell=given.spell)
+    name(axes, f"layer {found['layer'] + 1}: where “{tokens[found['query']]}” looks", spell=given.spell)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    return Picture([figure], {"tokens": tokens, **found, "weights": rows})
+
+
+def jane(given: Given) -> Picture:
+    """One query against every key: q<3> · k<j>, its weights, and A<3>, the values mixed by them (layer 1, head 1)."""
+    steps = {step.title: step for step in explain(given.trained, given.text or JANE)}
+    words = steps["weights"].rows
+    begins = [i for i, word in enumerate(words) if word.startswith("▁")]
+    third = begins[min(2, len(begins) - 1)]
+    dots, scaled, weights = (steps[title].values[third] for title in ("products", "scaled scores", "weights"))
+    context = steps["context"].values[third]
+    figure = canvas(max(7, 1.1 * len(words)), 6)
+    above, below = figure.subplots(2, 1, height_ratios=[3, 2])
+    labels = [f"q⟨{third + 1}⟩·k⟨{j + 1}⟩, {word}" for j, word in enumerate(words)]
+    values = torch.stack((dots, scaled, weights))  # (3, S)
+    table(above, values, ["product", "/ sqrt(d_k)", "softmax"], labels, colours="RdBu", spell=given.spell)
+    name(above, f"the query of “{words[third]}” against every key", spell=given.spell)
+    above.tick_params(axis="x", rotation=90)
+    below.bar(range(len(context)), context.tolist(), color=COLOURS[0])
+    lined(below, "dimension", f"A⟨{third + 1}⟩ = Σ weights · v⟨j⟩")
+    return Picture([figure], {"words": words, "query": third, "products": dots, "scores": scaled, "weights": weights,
+                              "context": context})  # fmt: skip
+
+
+def shopping(given: Given) -> Picture:
+    """A soft dictionary: a query is compared with every key, and gets the values mixed by how well each answers.
+
+    Attention as a lookup (Graves et al. 2014, section 3.3.1; Vaswani et al. 2017, section 3.2), with three goods.
+    """
+    goods, price = ["red shirt", "blue shirt", "red shoes"], torch.tensor([[20.0], [25.0], [60.0]]).double()
+    keys = torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]]).double()
+    query = torch.tensor([[1.0, 0.0, 1.0, 0.0]]).double()  # something red, a shirt
+    scores = query @ keys.T  # (1, 3)
+    weights = scores.softmax(dim=-1)
+    value = weights @ price
+    figure = canvas(8.5, 4)
+    left, right = figure.subplots(1, 2, width_ratios=[2, 3])
+    table(left, torch.cat((query, keys)), ["query", *goods], ["red", "blue", "shirt", "shoes"], title="query and keys",
+          digits=0)  # fmt: skip
+    blank(right)
+    for i, good in enumerate(goods):
+        y = 0.85 - 0.25 * i
+        write(right, 0.02, y, f"{good}: q·k = {scores[0, i]:.0f}, weight {weights[0, i]:.3f}, value {price[i, 0]:.0f}",
+              ha="left")  # fmt: skip
+        right.plot([0.02, 0.02 + 0.9 * weights[0, i].item()], [y - 0.08] * 2, color=COLOURS[i], lw=7)
+    boxed(right, 0.5, 0.08, f"what is found: {value.item():.2f}, the prices mixed by the weights")
+    return Picture([figure], {"query": query, "keys": keys, "values": price, "scores": scores, "weights": weights,
+                              "found": value})  # fmt: skip

@@ -1,0 +1,151 @@
+"""What a page shows of a model and of one sentence, as plain data for JSON."""
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from qkv.config import to_tree
+from qkv.decoding import Translator
+from qkv.decoding.trace import Trace, trace
+from qkv.errors import InputError
+from qkv.look.architecture import boxes
+from qkv.look.curves import points, read_events
+from qkv.look.explain import Which, explain
+from qkv.look.sentence import Look, look_at_ids
+from qkv.models import MODELS, count_parameters
+from qkv.positions import Places
+
+DIGITS = 4  # of a weight
+MOST = 2**20  # weights of one kind; a longer sentence has the mean over heads: 512 tokens are then some megabytes
+PLACES = 64  # shown of a position encoding
+POINTS = 1000  # of a training curve
+LONG = "is long: of its {kind} attention the mean over heads is shown"
+View = dict[str, Any]
+
+
+def view(translator: Translator, text: str, **how: int | float | bool) -> View:
+    """One sentence, translated, with its search, its words' alignment and every attention's weights.
+
+    `how` are the fields of Search. Rows of the decoder's attention are named by the token that they wrote, its columns
+    by the token that was read.
+    """
+    traced = trace(translator, text, **how)
+    look = look_at_ids(translator, traced.source_ids, traced.target_ids)
+    attention, remarks = attention_view(look)
+    return {
+        "model": model_view(translator),
+        **traced_view(traced),
+        "remarks": [*traced.translated.remarks(), *remarks],
+        "attention": attention,
+    }
+
+
+def model_view(translator: Translator) -> View:
+    model = translator.model
+    return {
+        "name": translator.folder.resolve().name if translator.folder else "",
+        "source": str(translator.about.get("source", "")),
+        "target": str(translator.about.get("target", "")),
+        "architecture": next((name for name, kind in MODELS.items() if type(model) is kind), type(model).__name__),
+        "parameters": count_parameters(model),
+        "config": to_tree(model.config),
+    }
+
+
+def traced_view(traced: Trace) -> View:
+    return {
+        "text": traced.text,
+        "translation": traced.translated.text,
+        "score": traced.translated.score,
+        "alternatives": [one._asdict() for one in traced.translated.alternatives],
+        "source_tokens": traced.source_tokens,
+        "target_tokens": traced.target_tokens,
+        "token_scores": traced.token_scores,
+        "source_words": [word._asdict() for word in traced.source_words],
+        "target_words": [word._asdict() for word in traced.target_words],
+        "alignment": [list(link) for link in traced.alignment],
+        "steps": [
+            {"live": [one._asdict() for one in step.live], "finished": [one._asdict() for one in step.finished]}
+            for step in traced.steps
+        ],
+    }
+
+
+def attention_view(look: Look) -> tuple[list[View], list[str]]:
+    """Every attention with its labels, and a remark for each kind whose heads were too many numbers."""
+    read = ["<s>", *look.target[:-1]]
+    labels = {
+        "encoder": (look.source, look.source),
+        "decoder": (look.target, read),
+        "memory": (look.target, look.source),
+    }
+    kinds = {name: kind_of(name) for name in look.maps}
+    sizes = {kind: sum(m.numel() for name, m in look.maps.items() if kinds[name] == kind) for kind in labels}
+    maps = []
+    for name, weights in look.maps.items():
+        rows, columns = labels[kinds[name]]
+        shown = weights.mean(dim=0, keepdim=True) if sizes[kinds[name]] > MOST else weights
+        layer = re.search(r"\d+", name)
+        maps.append({
+            "kind": kinds[name], "layer": int(layer[0]) if layer else 0, "name": name, "heads": len(shown),
+            "rows": rows, "columns": columns, "weights": rounded(shown),
+        })  # fmt: skip
+    return maps, [LONG.format(kind=kind) for kind, size in sizes.items() if size > MOST]
+
+
+def kind_of(name: str) -> str:
+    return "memory" if "memory_attention" in name else name.split(".")[0]
+
+
+def rounded(numbers: Tensor) -> Any:
+    """Nested lists, with 0 for what rounds to it: long sentences are mostly that."""
+    return _short(numbers.double().tolist())
+
+
+def _short(value: Any) -> Any:
+    return [_short(one) for one in value] if isinstance(value, list) else round(value, DIGITS) or 0
+
+
+@torch.no_grad()
+def positions_view(translator: Translator) -> View:
+    """The vector that is added at each of the first places (T, D), and their inner products (T, T).
+
+    Both are empty for positions that add nothing to the embeddings, such as rotary ones.
+    """
+    model: Any = translator.model
+    position = getattr(model.encoder, "position", None)
+    length = min(PLACES, model.config.max_length)
+    device = next(model.parameters()).device
+    table = torch.zeros(1, length, model.config.d_model, device=device)
+    if position is not None:
+        table = position.embed(table, Places.span(0, length, device))
+    if not bool(table.any()):
+        return {"positions": {"table": [], "gram": []}}
+    return {"positions": {"table": rounded(table[0]), "gram": rounded(table[0] @ table[0].T)}}
+
+
+def architecture_view(translator: Translator) -> View:
+    """The boxes of the model, from bottom to top: stack, label, about, parameters, times."""
+    return {"architecture": {"boxes": [asdict(box) for box in boxes(translator.model)]}}
+
+
+def curves_view(folder: Path) -> View:
+    """[step, loss] of training and [step, loss, BLEU or null] of validation; empty if the folder has no log."""
+    log = Path(folder) / "training" / "log.jsonl"
+    events = list(read_events(log)) if log.exists() else []
+    train = [list(point) for point in points(events, "train", "loss").items()]
+    bleu = points(events, "valid", "bleu")
+    valid = [[step, loss, bleu.get(step)] for step, loss in points(events, "valid", "loss").items()]
+    return {"curves": {"train": train[:: len(train) // POINTS + 1], "valid": valid}}
+
+
+def explain_view(translator: Translator, text: str, stack: Which = "encoder", layer: int = 1, head: int = 1) -> View:
+    """The Q, K, V computation of one block, step by step; `layer` and `head` count from 1."""
+    if stack not in ("encoder", "decoder"):
+        raise InputError(f"there is no stack {stack!r} in a transformer; give encoder or decoder")
+    steps = explain(translator, text, stack=stack, layer=layer, head=head)
+    return {"steps": [step.to_tree() for step in steps]}

@@ -1,0 +1,107 @@
+"""qkv look, picture and align: what they write, what they print, and what they refuse."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import qkv as package
+from qkv.cli.picture import PICTURES
+from qkv.decoding.alignment import align
+
+pytest.importorskip("matplotlib", reason="pictures need matplotlib; pip install 'qkv[look]'")
+from PIL import Image
+
+Run = Callable[..., Any]
+TEXT = "3 1 4"
+
+
+@pytest.mark.parametrize("flags", [[], ["--heads"], ["--kind", "encoder"], ["--kind", "decoder", "--layer", "1"]])
+def test_a_heat_map_and_its_numbers(flags: list[str], qkv: Run, model: Path, tmp_path: Path) -> None:
+    done = qkv("look", TEXT, "--model", model, "-o", "look.svg", *flags)
+    assert (done.code, done.out) == (0, "look.svg\n"), done.err
+    data = json.loads((tmp_path / "look.json").read_text(encoding="utf-8"))
+    rows = data["weights"][0] if "--heads" in flags else data["weights"]
+    assert (len(rows), len(rows[0])) == (len(data["rows"]), len(data["columns"]))
+    assert all(sum(row) == pytest.approx(1, abs=1e-5) for row in rows)
+    assert len(data["weights"]) == (4 if "--heads" in flags else len(data["rows"]))
+    assert data["columns"][0] == ("<s>" if "decoder" in flags else "▁3")
+
+
+def test_an_animation_has_a_frame_for_each_token_and_the_end(qkv: Run, model: Path, tmp_path: Path) -> None:
+    assert qkv("look", TEXT, "--model", model, "-o", "look.gif").code == 0
+    data = json.loads((tmp_path / "look.json").read_text(encoding="utf-8"))
+    assert data["rows"][-1] == "</s>"
+    translator = package.load(model)
+    written = translator.tokenizer.encode(translator.translate(TEXT)[0].text)
+    with Image.open(tmp_path / "look.gif") as image:
+        assert image.n_frames == len(written) + 1
+
+
+def test_a_page_with_its_view_beside_it(qkv: Run, model: Path, tmp_path: Path) -> None:
+    done = qkv("look", TEXT, "--model", model, "-o", "page.html", "--beam", "2")
+    assert done.code == 0, done.err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    shown = json.loads((tmp_path / "page.json").read_text(encoding="utf-8"))
+    assert shown["text"] == TEXT
+    assert shown["translation"] == package.load(model).translate(TEXT, beam=2)[0].text
+    assert shown["translation"] in page
+    assert not re.search(r"<script[^>]+src=|<link[^>]+href=[\"']http", page), "nothing from outside"
+
+
+def test_align_prints_a_line_for_each_pair_and_tune_keeps_a_layer(qkv: Run, model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(model, tmp_path / "copy", ignore=shutil.ignore_patterns("training"))
+    pairs = [("3 1 4", "three one four"), ("", ""), ("7", "seven")]
+    for side, name in enumerate(("a.num", "a.en")):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    done = qkv("align", "a.num", "a.en", "--model", folder)
+    expected = align(package.load(folder), pairs)
+    assert done.lines == [" ".join(f"{s}-{t}" for s, t in links) for links in expected]
+    assert done.lines[1:] == ["", "0-0"]
+    as_json = qkv("align", "a.num", "a.en", "--model", folder, "--json").lines
+    assert [json.loads(line) for line in as_json] == [[list(link) for link in links] for links in expected]
+    told = qkv("align", "--model", folder, "--tune", "a.num", "a.en")
+    assert re.fullmatch(rf"{folder}: layer 1, the row that (reads|predicts) a word; agreement [\d.]+\n", told.out)
+    kept = json.loads((folder / "alignment.json").read_text(encoding="utf-8"))
+    assert kept["layer"] == 1
+    assert qkv("align", "a.num", "a.en", "--model", folder, "--threshold", "1.1").lines == ["", "", ""]
+
+
+def test_pictures_are_listed_and_drawn(qkv: Run, model: Path, tmp_path: Path) -> None:
+    listed = [line for line in qkv("picture").lines if not line.startswith(" ")]  # long sentences are folded
+    assert [line.split()[0] for line in listed] == list(PICTURES)
+    assert all(len(line.split()) > 3 for line in listed), "a sentence about each"
+    assert qkv("picture", "xlnet").out == "xlnet.png\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"xlnet.png", "xlnet.json"}
+    assert qkv("picture", "decoding", "--model", model, "--text", TEXT).out == "decoding.gif\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("look 3 -o look.bmp", r"look\.bmp ends in none of \.html, \.png, \.svg, \.gif; choose one of them"),
+        ("look 3 -o a.png --layer 9", r"there is no layer 9 in this decoder; give 1 to 1"),
+        ("look 3 -o a.png --kind encoder --layer 0", r"there is no layer 0 in this encoder; give 1 to 1"),
+        ("look 3 -o a.gif --heads", r"an animation shows the mean of the decoder's heads over the source"),
+        ("look  -o a.png", r"there is no text to look at; give a sentence"),
+        ("picture postions", r"there is no picture 'postions'; did you mean 'positions'\?"),
+        ("picture gram -o gram.gif", r"this is a still picture, and gram\.gif has another ending; .* \.png or \.svg"),
+        ("picture seq2seq -o a.png", r"this is an animation, and a\.png has another ending; let its name end in \.gif"),
+        ("align", r"no file was given"),
+    ],
+)
+def test_mistakes_are_said_in_one_sentence(command: str, sentence: str, qkv: Run, model: Path, tmp_path: Path) -> None:
+    words = command.split(" ")
+    given = ["--model", str(model)] if words[0] != "picture" else []
+    done = qkv(*words, *given)
+    assert done.code == 1
+    assert re.fullmatch(rf"qkv: [^\n]*{sentence}[^\n]*\n", done.err), done.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_of_a_model_asks_for_one(qkv: Run) -> None:
+    assert qkv("picture", "heads").err == "qkv: this picture shows a trained model at work; give one with --model\n"
