@@ -196,6 +196,8 @@ class TestSearch:
 def test_a_folder_is_all_it_needs(translator: Translator, tmp_path: Path) -> None:
     folder.save(tmp_path, translator.model, TOKENIZER, {"longest_source": 30, "source": "en", "target": "de"})
     loaded = qkv.load(tmp_path)
-    assert loaded.translate(TEXTS) == translator.translate(TEXTS)
+    for found, expected in zip(loaded.translate(TEXTS), translator.translate(TEXTS), strict=True):
+        assert found.text == expected.text
+        assert found.score == pytest.approx(expected.score, abs=1e-5)
     assert loaded.longest == translator.longest
     assert loaded.about["target"] == "de"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from qkv.decoding.hypothesis import Hypothesis, length_penalty, next_log_probabilities
+from qkv.decoding.hypothesis import Hypothesis, best, length_penalty, next_log_probabilities
 from qkv.models import Decodable, State
 from qkv.text.tokenizer import BOS, EOS
 
@@ -44,13 +44,14 @@ class _Search:
     def advance(self, log_p: Tensor) -> None:
         """Choose among all continuations (n * width, V) of the live hypotheses."""
         n, width = self.total.shape
-        sums = (self.total[:, :, None] + log_p.view(n, width, -1)).flatten(1)  # (n, width * V)
-        best, index = sums.topk(min(2 * self.beam, sums.size(1)), dim=1)  # (n, 2W)
-        parent, token = index // log_p.size(-1), index % log_p.size(-1)
+        values, tokens = best(log_p, 2 * self.beam)  # of each hypothesis: no more of one can be among the best of all
+        sums = (self.total[:, :, None] + values.view(n, width, -1)).flatten(1)  # (n, width * 2W)
+        top, index = sums.topk(min(2 * self.beam, sums.size(1)), dim=1)  # (n, 2W)
+        parent, token = index // values.size(1), tokens.view(n, -1).gather(1, index)
         rows = parent + width * torch.arange(n, device=parent.device)[:, None]
         ends = token == EOS
-        self.finish(best, rows, ends)
-        alive = best.masked_fill(ends, -torch.inf)
+        self.finish(top, rows, ends)
+        alive = top.masked_fill(ends, -torch.inf)
         self.total, kept = alive.topk(min(self.beam, alive.size(1)), dim=1)  # (n, W)
         going = self.unfinished()
         self.sentence, self.total = self.sentence[going], self.total[going]
@@ -58,11 +59,11 @@ class _Search:
         self.tokens = torch.cat((self.tokens[chosen], token.gather(1, kept)[going].flatten()[:, None]), dim=1)
         self.state.reorder(chosen)
 
-    def finish(self, best: Tensor, rows: Tensor, ends: Tensor) -> None:
+    def finish(self, top: Tensor, rows: Tensor, ends: Tensor) -> None:
         forced = (self.limits[self.sentence] <= self.tokens.size(1)).tolist()
         length = self.tokens.size(1)  # new tokens, the end included
         penalty = length_penalty(length, self.alpha)
-        values = best.tolist()
+        values = top.tolist()
         for i, j in ends[:, : self.beam].nonzero().tolist():
             if values[i][j] == -torch.inf:
                 continue

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
@@ -10,8 +10,9 @@ from torch import Tensor
 from qkv.decoding.beam import beam_search
 from qkv.decoding.greedy import greedy, sample
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.lean import LeanTransformer
 from qkv.errors import InputError
-from qkv.models import Model
+from qkv.models import Decodable, Model, Transformer
 from qkv.text.tokenizer import EOS, PAD
 
 MORE = 50  # tokens that a translation may have more than its source (Vaswani et al. 2017, section 6.1)
@@ -54,10 +55,10 @@ class Engine(Protocol):
 class Native:
     """Our own searches on a model as it is: the reference that every other engine is measured against."""
 
-    name = "native"
+    name = "plain"
 
     def __init__(self, model: Model) -> None:
-        self.model = model
+        self.model, self.decoder = model, cast(Decodable, model)
 
     def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
         limits = longest_targets(sources, self.model.config.max_length)
@@ -65,15 +66,25 @@ class Native:
         if how.sampling:
             rows = torch.arange(len(src), device=src.device).repeat_interleave(how.n_best)
             drawn = sample(
-                self.model, src[rows], [limits[i] for i in rows.tolist()], temperature=how.temperature,
+                self.decoder, src[rows], [limits[i] for i in rows.tolist()], temperature=how.temperature,
                 top_k=how.top_k, top_p=how.top_p, seed=how.seed, no_repeat=no_repeat,
             )  # fmt: skip
             several = [drawn[i : i + how.n_best] for i in range(0, len(drawn), how.n_best)]
             return [sorted(some, key=lambda h: -h.score) for some in several]
         if how.beam == 1:
-            return [[one] for one in greedy(self.model, src, limits, no_repeat=no_repeat)]
-        found = beam_search(self.model, src, limits, beam=how.beam, alpha=how.alpha, no_repeat=no_repeat)
+            return [[one] for one in greedy(self.decoder, src, limits, no_repeat=no_repeat)]
+        found = beam_search(self.decoder, src, limits, beam=how.beam, alpha=how.alpha, no_repeat=no_repeat)
         return [some[: how.n_best] for some in found]
+
+
+class Lean(Native):
+    """The same searches on the lean form of a standard Transformer: the same translations, sooner."""
+
+    name = "native"
+
+    def __init__(self, model: Transformer, decoder: LeanTransformer | None = None) -> None:
+        super().__init__(model)
+        self.decoder = decoder or LeanTransformer(model)
 
 
 def longest_targets(sources: list[list[int]], max_length: int) -> list[int]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from qkv.decoding.hypothesis import Hypothesis, next_log_probabilities
+from qkv.decoding.hypothesis import Hypothesis, best, next_log_probabilities
 from qkv.errors import InputError
 from qkv.models import Decodable
 from qkv.text.tokenizer import BOS, EOS
@@ -15,7 +15,7 @@ Choose = Callable[[Tensor], Tensor]  # log p (N, V) -> token (N,)
 
 def greedy(model: Decodable, src: Tensor, limits: Sequence[int], *, no_repeat: int = 0) -> list[Hypothesis]:
     """src (B, S) padded; at most limits[i] tokens, the end included, for sentence i."""
-    return one_by_one(model, src, limits, lambda log_p: log_p.argmax(dim=-1), no_repeat=no_repeat)
+    return one_by_one(model, src, limits, lambda log_p: best(log_p, 1)[1][:, 0], no_repeat=no_repeat)
 
 
 def sample(
@@ -26,11 +26,7 @@ def sample(
 
     Nucleus (Holtzman et al. 2020): the fewest tokens whose probabilities sum to at least top_p.
     """
-    if not temperature > 0 or top_k < 0 or not 0 < top_p <= 1:
-        raise InputError(
-            f"temperature={temperature}, top_k={top_k}, top_p={top_p}: give a temperature above 0, "
-            "top_k of 0 (all) or more, top_p above 0 and up to 1"
-        )
+    check_sampling(temperature, top_k, top_p)
     generator = torch.Generator(src.device).manual_seed(seed)
 
     def draw(log_p: Tensor) -> Tensor:
@@ -38,6 +34,14 @@ def sample(
         return torch.multinomial(p, 1, generator=generator)[:, 0]
 
     return one_by_one(model, src, limits, draw, no_repeat=no_repeat)
+
+
+def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
+    if not temperature > 0 or top_k < 0 or not 0 < top_p <= 1:
+        raise InputError(
+            f"temperature={temperature}, top_k={top_k}, top_p={top_p}: give a temperature above 0, "
+            "top_k of 0 (all) or more, top_p above 0 and up to 1"
+        )
 
 
 def narrow(logits: Tensor, top_k: int, top_p: float) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
 NEVER = [PAD, BOS, UNK]  # ids that no translation holds
+BLOCK = 100  # tokens of the vocabulary whose largest probability is found first
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,35 @@ def next_log_probabilities(logits: Tensor, tokens: Tensor, must_end: Tensor, no_
     `tokens` (N, t) are those so far, with <s>; rows of `must_end` may only end; with `no_repeat` = n, no n tokens may
     stand twice in a row of tokens.
     """
-    logits[:, NEVER] = -torch.inf
+    for token in NEVER:
+        logits[:, token] = -torch.inf
     log_p = logits.float().log_softmax(dim=-1)
     if no_repeat:
         for row, banned in enumerate(_repeating(tokens.tolist(), no_repeat)):
             log_p[row, banned] = -torch.inf
-    end = log_p[:, EOS].clone()
-    log_p[must_end] = -torch.inf
-    log_p[:, EOS] = end
+    if must_end.any():
+        end = log_p[:, EOS].clone()
+        log_p[must_end] = -torch.inf
+        log_p[:, EOS] = end
     return log_p
+
+
+def best(log_p: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each row of log p (N, V), largest first, and their tokens: both (N, k).
+
+    As `topk` finds them, faster for many rows: they stand in the k blocks whose own largest is largest.
+    """
+    N, V = log_p.shape
+    whole = V // BLOCK
+    if N < 4 or whole <= 2 * k:
+        return log_p.topk(min(k, V), dim=1)
+    blocks = log_p[:, : whole * BLOCK].view(N, whole, BLOCK)
+    chosen = blocks.amax(dim=2).topk(k, dim=1).indices  # (N, k)
+    inside = blocks.gather(1, chosen[:, :, None].expand(-1, -1, BLOCK)).flatten(1)  # (N, k * BLOCK)
+    values, index = torch.cat((inside, log_p[:, whole * BLOCK :]), dim=1).topk(k, dim=1)
+    rest = index - k * BLOCK  # what stands after the last whole block
+    tokens = chosen.gather(1, (index // BLOCK).clamp(max=k - 1)) * BLOCK + index % BLOCK
+    return values, torch.where(rest >= 0, whole * BLOCK + rest, tokens)
 
 
 def _repeating(rows: list[list[int]], n: int) -> list[list[int]]:

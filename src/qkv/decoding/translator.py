@@ -1,6 +1,7 @@
 """A translator: a model folder, loaded, with text in and text out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import torch
 from qkv import folder
 from qkv.config import check_keys
 from qkv.decoding.engine import Engine, Native, Search
+from qkv.decoding.engines import open_engine
 from qkv.decoding.hypothesis import Hypothesis, loops
 from qkv.errors import InputError
 from qkv.models import Model
@@ -19,6 +21,7 @@ from qkv.text.sentences import split_to_fit
 from qkv.text.tokenizer import Tokenizer
 
 CELLS = 2**14  # tokens x beams of one batch
+SMALL = 256  # source tokens that a batch is not made smaller than, to keep several cores at work
 BLOCK = 3  # no run of so many tokens may come twice when a sentence that looped is decoded again
 
 
@@ -57,11 +60,13 @@ class Translator:
     ) -> None:
         self.model, self.tokenizer, self.about = model.eval(), tokenizer, about
         self.engine: Engine = engine or Native(model)
+        self.folder: Path | None = None  # where it was loaded from
+        self.workers = 1  # batches that are decoded side by side
         known = about.get("longest_source")
         self.longest: int = min(known if isinstance(known, int) else 10**9, model.config.max_length - 1)
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "cpu") -> "Translator":
+    def load(cls, path: str | Path, device: str = "cpu", engine: str = "native") -> "Translator":
         try:
             torch.empty(1, device=device)
         except (RuntimeError, AssertionError):
@@ -69,7 +74,10 @@ class Translator:
         loaded = folder.load(Path(path), device)
         if loaded.model.task != "translate":
             raise InputError(f"{path} holds a model of the task {loaded.model.task!r}, no translator; use qkv predict")
-        return cls(loaded.model, loaded.tokenizer, loaded.about)
+        translator = cls(loaded.model, loaded.tokenizer, loaded.about, open_engine(engine, Path(path), loaded, device))
+        translator.folder = Path(path)
+        translator.workers = torch.get_num_threads() if device == "cpu" else 1
+        return translator
 
     def translate(self, texts: str | Sequence[str], **how: int | float | bool) -> list[Translated]:
         """Translate lines of text; `how` are the fields of Search: beam=5, n_best=3, sampling=True, top_p=0.9 ..."""
@@ -101,13 +109,27 @@ class Translator:
         return Translated(ranked[0].text, ranked[0].score, ranked, len(parts), looped, cut)
 
     def search(self, sources: list[list[int]], how: Search) -> list["Found"]:
-        """Hypotheses for each source, which are batched by length."""
+        """Hypotheses for each source, which are batched by length; several batches at a time on several cores."""
         found: list[Found | None] = [None] * len(sources)
-        for batch in by_length([len(ids) + 1 for ids in sources], CELLS // how.beam):
+        batches = by_length([len(ids) + 1 for ids in sources], CELLS // how.beam, self.workers)
+
+        def work(batch: list[int]) -> list[Found]:
             some = [sources[i] for i in batch]
-            for i, result in zip(batch, self.caught(some, self.engine.decode(some, how), how), strict=True):
+            return self.caught(some, self.engine.decode(some, how), how)
+
+        for batch, results in zip(batches, self.side_by_side(work, batches), strict=True):
+            for i, result in zip(batch, results, strict=True):
                 found[i] = result
         return [result for result in found if result is not None]
+
+    def side_by_side(
+        self, work: Callable[[list[int]], list["Found"]], batches: list[list[int]]
+    ) -> Iterable[list["Found"]]:
+        """One core for each batch is faster than all cores for one, and no other process can stall it."""
+        if self.workers == 1 or len(batches) == 1:
+            return map(work, batches)
+        with ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(work, batches))
 
     def caught(self, sources: list[list[int]], results: list[list[Hypothesis]], how: Search) -> list["Found"]:
         """Sentences whose translation runs in a loop that the source does not have are decoded once more."""
@@ -122,11 +144,16 @@ class Found(NamedTuple):
     looped: bool
 
 
-def by_length(lengths: list[int], cells: int) -> list[list[int]]:
-    """Numbers of sentences in batches of like length; rows x longest is at most `cells` (or one row)."""
+def by_length(lengths: list[int], cells: int, parts: int = 1) -> list[list[int]]:
+    """Numbers of sentences in batches of like length; rows x longest is at most `cells` (or one row).
+
+    There are about four batches for each of several `parts`, so that none waits long for the last of another.
+    """
+    if parts > 1:
+        cells = min(cells, max(SMALL, sum(lengths) // (4 * parts)))
     batches: list[list[int]] = []
-    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if batches and (len(batches[-1]) + 1) * lengths[i] <= cells:
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= cells:
             batches[-1].append(i)
         else:
             batches.append([i])

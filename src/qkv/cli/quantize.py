@@ -1,0 +1,99 @@
+"""qkv quantize: the 8-bit form of a model, checked against the model before it is kept."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from qkv.cli.app import PLAIN, app, out, print_json
+from qkv.data.shards import Corpus
+from qkv.decoding import Translator
+from qkv.decoding.quantize import FILE, int8_engine, quantize, save, tokens_agree
+from qkv.errors import InputError
+from qkv.evaluation import score
+from qkv.text import read_pairs
+
+MOST = 1000  # pairs to check with
+CALIBRATED = 256  # sentences that give the ranges
+AGREE = 0.8  # the share of tokens that must stay as they are
+
+
+@app.command(name="quantize")
+def quantize_command(
+    model: Path,
+    *,
+    valid: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006 (never changed)
+    beam: int = 5,
+    bound: float = 0.5,
+    json: Annotated[bool, PLAIN] = False,
+) -> None:
+    """Make a model's 8-bit form, compare it with the model on validation text, and keep it in the model folder.
+
+    It is refused if BLEU falls by more than --bound, or if fewer than 80 % of the tokens stay as they are.
+
+    For example:
+      qkv quantize model
+      qkv quantize model --valid val.en val.de
+      qkv translate news.en --model model --engine int8
+
+    Parameters
+    ----------
+    model
+        The model folder.
+    valid
+        A source and a target file, or files of pairs; the validation set of the training run if none.
+    beam
+        Hypotheses kept in beam search when the two are compared; 1 is greedy.
+    bound
+        The BLEU that 8 bits may cost.
+    json
+        Print one JSON object.
+    """
+    translator = Translator.load(model)
+    pairs = validation_pairs(translator, model, valid)
+    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    ids = [ids for ids in map(translator.tokenizer.encode, sources) if 0 < len(ids) <= translator.longest]
+    kept = quantize(translator.model, ids[:CALIBRATED])
+    figures: dict[str, float] = {}
+    texts = {}
+    for name, engine in (("float32", translator.engine), ("int8", int8_engine(translator.model, kept))):
+        translator.engine, began = engine, time.perf_counter()
+        texts[name] = [line.text for line in translator.translate(sources, beam=beam)]
+        seconds = time.perf_counter() - began
+        found = score(texts[name], references, target_language=str(translator.about.get("target", "")))
+        figures |= {f"{name}_bleu": found.bleu, f"{name}_chrf": found.chrf, f"{name}_seconds": seconds}
+    tokens = {name: [translator.tokenizer.encode(text) for text in some] for name, some in texts.items()}
+    figures |= {"sentences": len(pairs), "agreement": tokens_agree(tokens["int8"], tokens["float32"])}
+    figures["fall"] = figures["float32_bleu"] - figures["int8_bleu"]
+    if figures["fall"] > bound or figures["agreement"] < AGREE:
+        raise InputError(
+            f"8 bits would cost {figures['fall']:.2f} BLEU and keep {figures['agreement']:.0%} of the tokens (at most "
+            f"{bound:g} and at least {AGREE:.0%} are allowed), so nothing was written; translate with --engine native"
+        )
+    save(model, kept)
+    if json:
+        print_json(figures)
+        return
+    for name in ("float32", "int8"):
+        bleu, chrf, seconds = (figures[f"{name}_{what}"] for what in ("bleu", "chrf", "seconds"))
+        out.print(f"{name:<8} BLEU {bleu:.2f}   chrF {chrf:.2f}   {seconds:.1f} s for {len(pairs)} sentences")
+    out.print(f"{figures['agreement']:.1%} of the tokens are the same; wrote {model / FILE}, use it with --engine int8")
+
+
+def validation_pairs(translator: Translator, model: Path, files: list[Path]) -> list[tuple[str, str]]:
+    if files:
+        source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
+        found = [(pair.source, pair.target) for pair, _ in zip(read_pairs(files, source=source, target=target),
+                                                               range(MOST), strict=False)]  # fmt: skip
+    else:
+        path, tokenizer = model / "training" / "data" / "valid", translator.tokenizer
+        if not path.exists():
+            raise InputError(f"{model} has no validation set of a training run; give --valid val.en val.de")
+        shard = Corpus.open(path, tokenizer.fingerprint).shard(0)
+        rows = range(min(MOST, len(shard)))
+        sides = [tokenizer.decode_batch([side(row).tolist() for row in rows]) for side in (shard.source, shard.target)]
+        found = list(zip(*sides, strict=True))
+    if not found:
+        raise InputError("there is no sentence pair to compare with; give --valid val.en val.de")
+    return found

@@ -1,0 +1,59 @@
+"""Our model in another format: written beside its place, checked by whoever asked, and only then put there."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from qkv.convert.ctranslate2 import write_ctranslate2
+from qkv.convert.hugging_face import write_hugging_face
+from qkv.convert.onnx import write_onnx
+from qkv.convert.plain import check_plain
+from qkv.errors import InputError, nearest
+from qkv.files import replacing, write_json
+from qkv.models import Model, Transformer
+from qkv.text.tokenizer import Tokenizer
+
+# (an empty folder, model, tokenizer, what else config.json says, quantization)
+Write = Callable[[Path, Transformer, Tokenizer, dict[str, Any], str], None]
+EXPORTS: dict[str, Write] = {"ctranslate2": write_ctranslate2, "onnx": write_onnx, "huggingface": write_hugging_face}
+MARK = "qkv.json"  # says that a folder is an export, and of which weights
+
+
+@contextmanager
+def exporting(
+    to: str, source: Path, out: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any], quantization: str = ""
+) -> Iterator[Path]:
+    """The model of the folder `source` in the format `to`, in a folder that takes the place of `out` at the end.
+
+    If the block that holds it fails, `out` stays as it was.
+    """
+    if to not in EXPORTS:
+        raise InputError(f"unknown format {to!r}; {nearest(to, EXPORTS)}")
+    if quantization and to != "ctranslate2":
+        raise InputError(f"quantization={quantization!r} is for ctranslate2 alone, not for {to}; leave it out")
+    plain = check_plain(model, to)
+    if out.exists() and mark(out) is None and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} exists and is no export, so it is not overwritten; name a new folder")
+    with replacing(out) as temporary:
+        temporary.mkdir()
+        EXPORTS[to](temporary, plain, tokenizer, about, quantization)
+        write_json(temporary / MARK, {"format": to, "weights": digest(source), "quantization": quantization})
+        yield temporary
+
+
+def mark(folder: Path) -> dict[str, Any] | None:
+    """What `exporting` noted of its folder; None if this is no such folder."""
+    try:
+        noted = json.loads((folder / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return noted if isinstance(noted, dict) and noted.get("format") in EXPORTS else None
+
+
+def digest(source: Path) -> str:
+    """The SHA-256 of a model folder's weights, in hex."""
+    with (source / "model.safetensors").open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,59 @@
+"""What another format can hold: the paper's own Transformer with a table of positions; any other part is refused."""
+
+import torch
+from torch import Tensor
+
+from qkv.attention import MultiHead, Soft
+from qkv.attention.scores import ScaledDot
+from qkv.errors import InputError
+from qkv.layers import Stack
+from qkv.models import Model, Transformer
+from qkv.positions import Learned, Places, Position, Sinusoidal
+from qkv.text.tokenizer import BOS, PAD, UNK
+
+NEVER = -1e4  # a bias that leaves a token no probability in float32, and that float16 still holds
+
+
+def check_plain(model: Model, form: str) -> Transformer:
+    """The model, if `form` can hold it; otherwise one sentence says which setting it cannot hold."""
+    if not isinstance(model, Transformer):
+        raise InputError(
+            f"{form} cannot hold a {type(model).__name__.lower()} model, only a transformer; translate with qkv itself"
+        )
+    c = model.config
+    attentions = [part.attend for part in model.modules() if isinstance(part, MultiHead)]
+    position = model.encoder.position
+    places = position.length if isinstance(position, Learned) else c.max_length
+    named = [(name, getattr(c, name)) for name in ("attention", "encoder_attention", "memory_attention")]
+    for setting, holds in (
+        (
+            ", ".join(f"{name}={value!r}" for name, value in named if value),
+            all(type(part) is Soft and type(part.score) is ScaledDot for part in attentions),
+        ),
+        (f"position={c.position!r}", type(position) in (Position, Sinusoidal, Learned)),
+        (f"position={c.position!r} with max_length={c.max_length}", places >= c.max_length),
+        (f"d_k={c.d_k}", c.head_width * c.n_heads == c.d_model),
+    ):
+        if not holds:
+            raise InputError(
+                f"{form} cannot hold this model because of its setting {setting}; translate with qkv itself, or train "
+                "with scaled_dot attention, sinusoidal or learned positions and d_k=0"
+            )
+    return model
+
+
+@torch.no_grad()
+def place_table(stack: Stack, length: int) -> Tensor:
+    """What the stack's positions add to the embeddings at places 0..length-1: (T, D)."""
+    parameter = next(stack.parameters())
+    nothing = parameter.new_zeros(1, length, stack.blocks[0].feed_forward.expand.in_features)  # type: ignore[union-attr, arg-type]
+    return stack.position.embed(nothing, Places.span(0, length, parameter.device))[0].cpu()
+
+
+@torch.no_grad()
+def output_bias(model: Transformer) -> Tensor:
+    """The bias of each word's logit (V,); the tokens that no translation holds can never win."""
+    own = model.vocabulary.bias
+    bias = torch.zeros(model.config.vocab_size) if own is None else own.cpu().clone()
+    bias[[PAD, BOS, UNK]] = NEVER
+    return bias

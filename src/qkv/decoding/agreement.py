@@ -1,0 +1,80 @@
+"""Whether another engine writes what our own search writes, token for token; and where not, how near it was."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from qkv.decoding.engine import Native, Search, padded
+from qkv.decoding.hypothesis import NEVER, Hypothesis, length_penalty
+from qkv.models import Model
+from qkv.text.tokenizer import BOS, EOS
+
+# (sources, how to search) -> the tokens of the best hypothesis of each
+Decode = Callable[[list[list[int]], Search], list[list[int]]]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Of so many sentences, how many came out the same; and for the others, by how much ours was better.
+
+    A gap is a difference of log p at the first token that differs (greedy), or of scores (beam), as our model has
+    them. Below 0, the other found the better one; near 0, it is a tie that rounding decided.
+    """
+
+    how: Search
+    sentences: int
+    gaps: list[float]  # of those that differ
+
+    @property
+    def equal(self) -> int:
+        return self.sentences - len(self.gaps)
+
+    @property
+    def worst(self) -> float:
+        return max(self.gaps, default=0.0)
+
+    @property
+    def mean(self) -> float:
+        return sum(self.gaps) / max(1, self.sentences)
+
+    def __str__(self) -> str:
+        name = "greedy" if self.how.beam == 1 else f"beam {self.how.beam}"
+        rest = f"; where they differ, ours is better by at most {self.worst:.1g}" if self.gaps else ""
+        return f"{name}: {self.equal} of {self.sentences} sentences are the same, token for token{rest}"
+
+
+def agreement(model: Model, sources: list[list[int]], theirs: Decode, how: Search) -> Agreement:
+    """Compare `theirs` with our own search on these sources; those that ours had to cut short are left out."""
+    ours = [some[0] for some in Native(model).decode(sources, how)]
+    whole = [i for i, hypothesis in enumerate(ours) if hypothesis.ended]
+    found = theirs([sources[i] for i in whole], how) if whole else []
+    pairs = [(sources[i], ours[i], tokens) for i, tokens in zip(whole, found, strict=True)]
+    gap = greedy_gap if how.beam == 1 else beam_gap
+    gaps = [gap(model, source, own, other, how.alpha) for source, own, other in pairs if own.tokens != other]
+    return Agreement(how, len(whole), gaps)
+
+
+def greedy_gap(model: Model, source: list[int], ours: Hypothesis, theirs: Sequence[int], alpha: float) -> float:
+    own, other = [*ours.tokens, EOS], [*theirs, EOS]
+    at = next(i for i, (a, b) in enumerate(zip(own, other, strict=False)) if a != b)
+    log_p = log_probabilities(model, source, other)[at]
+    return float(log_p[own[at]] - log_p[other[at]])
+
+
+def beam_gap(model: Model, source: list[int], ours: Hypothesis, theirs: Sequence[int], alpha: float) -> float:
+    other = [*theirs, EOS]
+    log_p = log_probabilities(model, source, other)
+    total = float(log_p.gather(1, torch.tensor(other, device=log_p.device)[:, None]).sum())
+    return ours.score - total / length_penalty(len(other), alpha)
+
+
+@torch.inference_mode()
+def log_probabilities(model: Model, source: list[int], target: Sequence[int]) -> Tensor:
+    """log p (T, V) of each next token, given the target up to there."""
+    src = padded([source], next(model.parameters()).device)
+    logits = model(src, src.new_tensor([[BOS, *target[:-1]]])).logits[0].float()
+    logits[:, NEVER] = -torch.inf
+    log_p: Tensor = logits.log_softmax(dim=-1)
+    return log_p

@@ -1,0 +1,152 @@
+"""What the lean Transformer remembers: all hypotheses of a sentence share one cache, so that beams move for nothing."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+ROOM = 32  # steps that a cache has room for at first; it doubles when they are used up
+FEW = 64  # queries (sentences x heads x hypotheses) up to which one call of the fused kernel is faster than three
+
+
+class Beams:
+    """Keys and values of n sentences with W hypotheses each, and which of them each hypothesis has written.
+
+    A step adds W entries to each sentence, one for each hypothesis. When hypotheses change places, no key and no value
+    does: `own` (n, W, entries), 0 or -inf, says which entries are a hypothesis's past, and it alone is reordered. When
+    sentences leave, those at the end of the cache move into the gaps.
+    """
+
+    def __init__(self, memory: Tensor, memory_mask: Tensor | None, wide: torch.dtype = torch.float32) -> None:
+        """memory (L, 2, n, H, S, K): keys and values of the source for each layer; memory_mask (n, 1, S), 0 or -inf.
+
+        `wide` is the type in which keys and values are kept as soon as there are several hypotheses.
+        """
+        self.memory, self.memory_mask, self.wide = memory, memory_mask, wide
+        self.n, self.heads, self.width, self.steps, self.used = memory.size(2), memory.size(3), 1, 0, 0
+        self.place = torch.arange(self.n)  # where in the cache the search's sentence i is
+        self.is_moved = False
+        self.cache = memory.new_empty(*memory.shape[:4], ROOM, memory.size(-1))
+        self.own = memory.new_zeros(self.n, 1, ROOM)
+        self.arrange()
+
+    def arrange(self) -> None:
+        """Find the views that steps use; anew whenever the sentences or the tensors are others."""
+        self.is_few = self.cache.dtype == torch.float32 and self.n * self.heads * self.width <= FEW
+        self.caches, self.sources = self.views(self.cache), self.views(self.memory)
+        self.source_mask = None
+        if self.memory_mask is not None:
+            self.source_mask = self.for_heads(self.memory_mask[: self.n].expand(-1, self.width, -1))
+
+    def views(self, whole: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values of each layer, of the sentences at work: (n, H, S, K); flat for many: (n * H, S, K)."""
+        pairs = (layer[:, : self.n] if self.is_few else layer[:, : self.n].flatten(1, 2) for layer in whole)
+        return [(keys, values) for keys, values in pairs]
+
+    def for_heads(self, mask: Tensor) -> Tensor:
+        """(n, W, S) -> (n, 1, W, S), or for many (n * H, W, S)."""
+        if self.is_few:
+            return mask[:, None]
+        return mask[:, None].expand(-1, self.heads, -1, -1).reshape(self.n * self.heads, *mask.shape[1:])
+
+    # -- one step ------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Make room for one entry of each hypothesis; each sees its own."""
+        self.end = self.used + self.width
+        if self.end > self.cache.size(4):
+            self.grow(2 * self.cache.size(4))
+        self.mask = None  # one hypothesis a sentence has written every entry
+        if self.width > 1:
+            self.own.narrow(2, self.used, self.width).diagonal(dim1=1, dim2=2).zero_()
+            self.mask = self.for_heads(self.own[:, :, : self.end])
+
+    def look_back(self, layer: int, qkv: Tensor) -> Tensor:
+        """Add this step's entries; the context (n * W, H * K) that its queries find: qkv (n, W, 3, H, K)."""
+        new = qkv.narrow(2, 1, 2).permute(2, 0, 3, 1, 4)  # (2, n, H, W, K)
+        self.cache[layer, :, : self.n].narrow(3, self.used, self.width).copy_(new)
+        keys, values = self.caches[layer]
+        far = 2 if self.is_few else 1
+        return self.mixed(qkv.select(2, 0), keys.narrow(far, 0, self.end), values.narrow(far, 0, self.end), self.mask)
+
+    def look_at_source(self, layer: int, q: Tensor) -> Tensor:
+        """The context (n * W, H * K) that q (n, W, H, K) finds."""
+        return self.mixed(q, *self.sources[layer], self.source_mask)
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """softmax(q k^T + mask) v; q is scaled already."""
+        q, W = q.transpose(1, 2), self.width  # (n, H, W, K)
+        if self.is_few:
+            context = F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
+        else:
+            q, k = q.to(k.dtype).reshape(len(k), W, -1), k.transpose(1, 2)
+            scores = torch.bmm(q, k) if mask is None else torch.baddbmm(mask, q, k)
+            context = torch.bmm(scores.softmax(dim=-1), v).view(self.n, self.heads, W, -1).float()
+        return context.transpose(1, 2).reshape(self.n * W, -1)
+
+    def finish(self) -> None:
+        self.used = self.end
+        self.steps += 1
+
+    # -- between steps -------------------------------------------------------------------------------------------
+
+    def arranged(self, rows: Tensor) -> Tensor:
+        """What belongs to the search's hypotheses (n * W, ..), in the order of the cache."""
+        return self.by(self.place.argsort(), rows) if self.is_moved else rows
+
+    def restored(self, rows: Tensor) -> Tensor:
+        """... and back."""
+        return self.by(self.place, rows) if self.is_moved else rows
+
+    def by(self, order: Tensor, rows: Tensor) -> Tensor:
+        return rows.view(self.n, self.width, *rows.shape[1:])[order].flatten(0, 1)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Hypothesis i becomes what hypothesis rows[i] was; sentences that no row is of leave."""
+        kept = (rows // self.width).unique_consecutive() if self.n > 1 or not len(rows) else self.place
+        is_same = len(kept) == self.n and len(rows) == self.n * self.width
+        if len(kept) < self.n:
+            self.leave(kept)
+        if not len(kept):
+            return
+        width = len(rows) // self.n
+        if width > 1 or self.width > 1:
+            parent = (rows % self.width).view(self.n, width)  # in the order of the search
+            self.inherit(parent[self.place.argsort()] if self.is_moved else parent)
+        if not is_same:
+            self.arrange()
+
+    def inherit(self, parent: Tensor) -> None:
+        """Each hypothesis (n, W) gets its parent's past."""
+        if self.width == 1 and self.cache.dtype != self.wide and not self.is_few:
+            self.cache, self.memory, self.own = (x.to(self.wide) for x in (self.cache, self.memory, self.own))
+            self.memory_mask = None if self.memory_mask is None else self.memory_mask.to(self.wide)
+        if self.width == 1:
+            self.grow(ROOM * parent.size(1))
+        self.own = self.own.gather(1, parent[:, :, None].expand(-1, -1, self.own.size(2)))
+        self.width = parent.size(1)
+
+    def grow(self, entries: int) -> None:
+        cache, own = self.cache, self.own
+        self.cache = cache.new_empty(*cache.shape[:2], self.n, self.heads, entries, cache.size(-1))
+        self.cache[:, :, :, :, : self.used] = cache[:, :, : self.n, :, : self.used]
+        self.own = own.new_full((self.n, own.size(1), entries), -torch.inf)
+        self.own[:, :, : self.used] = own[:, :, : self.used]
+        self.arrange()
+
+    def leave(self, kept: Tensor) -> None:
+        """Close the gaps of the sentences that have left with the last ones of the cache."""
+        taken, n = self.place[kept], len(kept)
+        free = torch.ones(self.n, dtype=torch.bool)
+        free[taken] = False
+        gaps, moved = free[:n].nonzero()[:, 0], taken >= n
+        last = taken[moved]
+        if len(gaps):
+            self.cache[:, :, gaps, :, : self.used] = self.cache[:, :, last, :, : self.used]
+            self.memory[:, :, gaps] = self.memory[:, :, last]
+            self.own[gaps] = self.own[last]
+            if self.memory_mask is not None:
+                self.memory_mask[gaps] = self.memory_mask[last]
+        self.place = taken.clone()
+        self.place[moved] = gaps
+        self.n, self.own = n, self.own[:n]
+        self.is_moved = bool((self.place != torch.arange(n)).any())

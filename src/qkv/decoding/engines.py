@@ -1,0 +1,47 @@
+"""Which engine a name chooses: the table behind `--engine`."""
+
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from qkv.decoding.ctranslate2 import CTranslate2
+from qkv.decoding.engine import Engine, Lean, Native
+from qkv.decoding.fastest import fastest
+from qkv.decoding.lean import is_standard
+from qkv.decoding.quantize import FILE as QUANTISED
+from qkv.decoding.quantize import open_int8
+from qkv.errors import InputError, nearest
+from qkv.folder import Loaded
+from qkv.models import Model, Transformer
+
+# (the model folder, what it holds, the device)
+ENGINES: dict[str, Callable[[Path, Loaded, str], Engine]] = {
+    "native": lambda path, loaded, device: native(loaded.model, device),
+    "int8": open_int8,
+    "ctranslate2": CTranslate2.open,
+    "plain": lambda path, loaded, device: Native(loaded.model),
+    "auto": lambda path, loaded, device: auto(path, loaded, device),
+}
+
+
+def native(model: Model, device: str) -> Native:
+    """Our searches in float32, by whichever form is faster."""
+    return Lean(model) if isinstance(model, Transformer) and is_standard(model) and device == "cpu" else Native(model)
+
+
+def auto(path: Path, loaded: Loaded, device: str) -> Engine:
+    """The fastest of the engines that folder and machine have; 8 bits only where `qkv quantize` has made them."""
+    names = ["native"]
+    if device == "cpu" and isinstance(loaded.model, Transformer) and is_standard(loaded.model):
+        names += ["int8"] * (path / QUANTISED).exists()
+        names += ["ctranslate2"] * bool(find_spec("ctranslate2"))
+    if len(names) == 1:
+        return open_engine("native", path, loaded, device)
+    return fastest(path, loaded, {name: partial(open_engine, name, path, loaded, device) for name in names})
+
+
+def open_engine(name: str, path: Path, loaded: Loaded, device: str) -> Engine:
+    if name not in ENGINES:
+        raise InputError(f"unknown engine {name!r}; {nearest(name, ENGINES)}")
+    return ENGINES[name](path, loaded, device)

@@ -1,0 +1,103 @@
+"""qkv quantize and --engine: eight bits that are checked before they are kept, and the fastest engine by measurement."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from qkv.decoding.quantize import FILE
+
+
+@pytest.fixture
+def copy(model: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(model, tmp_path / "model"))
+
+
+def test_a_trained_model_is_quantised_and_translates(qkv: Any, copy: Path) -> None:
+    result = qkv("quantize", copy, "--bound", "3")  # few words: one of them is much BLEU
+    assert result.code == 0, result.err
+    assert "of the tokens are the same" in result.out
+    assert (copy / FILE).exists()
+    lines = "".join(f"{i} {j}\n" for i in range(10) for j in range(10))
+    exact, rounded = (qkv("translate", "--model", copy, "--engine", name, stdin=lines).out for name in ("native", "int8"))
+    same = [a == b for a, b in zip(exact.splitlines(), rounded.splitlines(), strict=True)]
+    assert sum(same) > 80
+
+
+def test_the_figures_are_those_of_score(qkv: Any, copy: Path, tmp_path: Path) -> None:
+    pairs = [(f"{i} {j}", f"{i} {j}") for i in range(5) for j in range(5)]
+    for side, name in ((0, "val.a"), (1, "val.b")):
+        (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+    found = json.loads(qkv("quantize", copy, "--valid", "val.a", "val.b", "--bound", "100", "--json").out)
+    assert found["sentences"] == 25
+    for engine, name in (("native", "float32"), ("int8", "int8")):
+        scores = json.loads(qkv("score", "val.a", "val.b", "--model", copy, "--engine", engine, "--json").out)
+        assert scores["bleu"] == pytest.approx(found[f"{name}_bleu"])
+        assert scores["chrf"] == pytest.approx(found[f"{name}_chrf"])
+
+
+def test_a_model_that_loses_more_than_the_bound_is_refused_and_nothing_is_written(qkv: Any, copy: Path) -> None:
+    result = qkv("quantize", copy, "--bound", "-100")
+    assert result.code == 1
+    assert "(at most -100 and at least 80% are allowed), so nothing was written; translate with --engine" in result.err
+    assert not (copy / FILE).exists()
+
+
+def test_a_model_that_says_something_else_is_refused(
+    qkv: Any, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranges from other numbers than those that come: everything is cut to nearly nothing."""
+    from qkv.decoding.int8 import Watched
+
+    real = Watched.__call__
+
+    def narrowed(self: Watched, name: str, *others: Any) -> Any:
+        product = real(self, name, *others)
+
+        def run(x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = product(x)
+            self.low[name], self.high[name] = -1e-3, 1e-3
+            return found
+
+        return run
+
+    monkeypatch.setattr(Watched, "__call__", narrowed)
+    result = qkv("quantize", copy, "--bound", "100")
+    assert result.code == 1
+    assert "at least 80% are allowed" in result.err
+
+
+def test_a_folder_without_validation_text_asks_for_some(qkv: Any, copy: Path) -> None:
+    shutil.rmtree(copy / "training")
+    result = qkv("quantize", copy)
+    assert result.code == 1
+    assert "has no validation set of a training run; give --valid val.en val.de" in result.err
+
+
+def test_auto_measures_says_and_remembers(qkv: Any, copy: Path) -> None:
+    assert qkv("quantize", copy, "--bound", "3").code == 0
+    first = qkv("translate", "1 2", "--model", copy, "--engine", "auto")
+    kept = json.loads((copy / "engine.json").read_text())
+    assert set(kept["tokens_per_second"]) == set(kept["candidates"]) >= {"native", "int8"}
+    assert kept["engine"] == max(kept["tokens_per_second"], key=kept["tokens_per_second"].get)
+    assert f"engine {kept['engine']} is the fastest here" in first.err
+    second = qkv("translate", "1 2", "--model", copy, "--engine", "auto")
+    assert "fastest" not in second.err
+    assert second.out == first.out
+
+
+def test_auto_believes_only_what_was_measured_here(qkv: Any, copy: Path) -> None:
+    assert qkv("quantize", copy, "--bound", "3").code == 0
+    (copy / "engine.json").write_text('{"machine": "another", "engine": "plain"}')
+    assert "is the fastest here" in qkv("translate", "1 2", "--model", copy, "--engine", "auto").err
+    (copy / "engine.json").write_text("[]")
+    assert "is the fastest here" in qkv("translate", "1 2", "--model", copy, "--engine", "auto").err
+
+
+def test_an_unknown_engine_is_told_the_nearest(qkv: Any, copy: Path) -> None:
+    result = qkv("translate", "1 2", "--model", copy, "--engine", "int9")
+    assert result.code == 1
+    assert "unknown engine 'int9'; did you mean 'int8'?" in result.err

@@ -1,0 +1,152 @@
+"""The lean Transformer: what `models.Transformer` computes, whatever hypotheses and sentences do in between."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from qkv.decoding import Search, beam_search, greedy
+from qkv.decoding.engine import Lean, Native
+from qkv.decoding.hypothesis import best
+from qkv.decoding.lean import LeanTransformer, Sentences, is_standard
+from qkv.models import Recurrent, RecurrentConfig, Transformer, TransformerConfig
+
+Pad = Callable[[list[list[int]]], Tensor]
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"norm": "pre"},
+    {"attention_bias": True, "output_bias": True, "tied": "none"},
+    {"position": "learned(length=64)", "d_k": 5},
+    {"position": "none", "norm": "pre", "activation": "gelu"},
+    {"activation": "swish"},
+]
+
+
+def transformer(seed: int = 1, **others: Any) -> Transformer:
+    torch.manual_seed(seed)
+    sizes = {"d_model": 32, "d_ff": 48, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "max_length": 60}
+    model = Transformer(TransformerConfig(vocab_size=40, **(sizes | others))).eval()
+    for parameter in model.parameters():  # biases and norms are not left at 0 and 1
+        parameter.data += 0.2 * torch.randn_like(parameter)
+    return model
+
+
+@pytest.mark.parametrize("others", KINDS, ids=str)
+@torch.inference_mode()
+def test_steps_equal_the_model_that_reads_everything_at_once(others: dict[str, Any]) -> None:
+    model = transformer(**others)
+    assert is_standard(model)
+    lean = LeanTransformer(model)
+    src = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0], [11, 12, 13, 2, 0]])
+    tgt = torch.randint(4, 40, (3, 40))  # longer than the room that a cache begins with
+    seen = lean.start(src)
+    steps = torch.stack([lean.step(tgt[:, t], seen) for t in range(tgt.size(1))], dim=1)
+    torch.testing.assert_close(steps, model(src, tgt).logits, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+@torch.inference_mode()
+def test_beams_that_change_places_and_sentences_that_leave(data: st.DataObject) -> None:
+    """Any course of parents and departures: each hypothesis has the logits of its own past."""
+    n, W = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 4))
+    src = torch.randint(4, 40, (n, 6), generator=torch.Generator().manual_seed(n))
+    src[::2, 4:] = 0
+    seen, sentences = LEAN.start(src), list(range(n))
+    pasts: list[list[list[int]]] = [[[]] for _ in sentences]
+    for step in range(6):
+        width = len(pasts[0])
+        tokens = [[(7 * s + 5 * step + 3 * w) % 36 + 4 for w in range(width)] for s in sentences]
+        pasts = [
+            [[*past, token] for past, token in zip(*some, strict=True)] for some in zip(pasts, tokens, strict=True)
+        ]
+        found = LEAN.step(torch.tensor(tokens).flatten(), seen).view(len(sentences), width, -1)
+        for s, own, logits in zip(sentences, pasts, found, strict=True):
+            expected = MODEL(src[s : s + 1].expand(width, -1), torch.tensor(own)).logits[:, -1]
+            torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
+        staying = data.draw(st.lists(st.sampled_from(range(len(sentences))), min_size=1, unique=True).map(sorted))
+        parents = [data.draw(st.lists(st.integers(0, width - 1), min_size=W, max_size=W)) for _ in staying]
+        rows = [i * width + parent for i, some in zip(staying, parents, strict=True) for parent in some]
+        seen.reorder(torch.tensor(rows))
+        pasts = [[pasts[i][parent] for parent in some] for i, some in zip(staying, parents, strict=True)]
+        sentences = [sentences[i] for i in staying]
+
+
+MODEL = transformer()
+LEAN = LeanTransformer(MODEL)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_searches_find_the_same(model: Transformer, sources: list[list[int]], pad: Pad, beam: int) -> None:
+    plain, lean = Native(model), Lean(model)
+    given = [row[:-1] for row in sources]
+    for ours, theirs in zip(
+        lean.decode(given, Search(beam=beam, n_best=beam)),
+        plain.decode(given, Search(beam=beam, n_best=beam)),
+        strict=True,
+    ):
+        assert [h.tokens for h in ours] == [h.tokens for h in theirs]
+        assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=1e-4)
+
+
+def test_sixteen_bits_for_many_hypotheses_are_near(model: Transformer, sources: list[list[int]], pad: Pad) -> None:
+    """Many queries, so that keys and values are kept in bfloat16; scores move in the third digit."""
+    src, limits = pad(sources * 4), [20] * len(sources) * 4
+    near = beam_search(LeanTransformer(model, wide=torch.bfloat16), src, limits, beam=4)
+    exact = beam_search(model, src, limits, beam=4)
+    gaps = [abs(a[0].score - b[0].score) for a, b in zip(near, exact, strict=True)]
+    assert 0 < max(gaps) < 0.05
+
+
+@pytest.mark.parametrize(
+    "others",
+    [{"position": "rotary"}, {"position": "shaw(clip=4)"}, {"attention": "additive"}, {"attention": "top_k(k=2)"}],
+)
+def test_other_attentions_and_positions_are_not_standard(others: dict[str, Any]) -> None:
+    assert not is_standard(transformer(**others))
+
+
+def test_other_models_are_not_standard() -> None:
+    assert not is_standard(Recurrent(RecurrentConfig(vocab_size=20, d_model=8)))
+
+
+def test_padding_is_left_out_and_put_back() -> None:
+    src = torch.tensor([[5, 6, 7, 2], [8, 2, 0, 0]])
+    sentences, x = Sentences(src), torch.arange(24.0).view(2, 4, 3) + 1
+    packed = sentences.packed(x)
+    assert packed.shape == (6, 3)
+    assert torch.equal(sentences.padded(packed), x * (src != 0)[:, :, None])
+    full = Sentences(src[:1])
+    assert full.mask is None
+    assert torch.equal(full.padded(full.packed(x[:1])), x[:1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.integers(1, 9), size=st.integers(1, 1203), k=st.integers(1, 10), seed=st.integers(0, 99))
+def test_the_best_are_those_of_topk(rows: int, size: int, k: int, seed: int) -> None:
+    log_p = torch.randn(rows, size, generator=torch.Generator().manual_seed(seed)).log_softmax(dim=1)
+    values, tokens = best(log_p, k)
+    expected = log_p.topk(min(k, size), dim=1)
+    assert torch.equal(values, expected.values)
+    assert torch.equal(log_p.gather(1, tokens), values)
+
+
+def test_the_best_with_almost_everything_forbidden() -> None:
+    log_p = torch.full((6, 1000), -torch.inf)
+    log_p[:, 2] = -1.0
+    values, tokens = best(log_p, 1)
+    assert tokens.flatten().tolist() == [2] * 6
+    assert values.flatten().tolist() == [-1.0] * 6
+
+
+def test_greedy_of_many_sentences_that_end_at_other_times(
+    model: Transformer, sources: list[list[int]], pad: Pad
+) -> None:
+    src, limits = pad(sources), [5 + i % 9 for i in range(len(sources))]
+    assert [h.tokens for h in greedy(LeanTransformer(model), src, limits)] == [
+        h.tokens for h in greedy(model, src, limits)
+    ]
