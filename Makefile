@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint types unit clean
+.PHONY: demo test test-slow lint types unit browser page bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/qkv demo
@@ -18,8 +18,27 @@ lint: $(VENV)/ready
 types: $(VENV)/ready
 	$(BIN)/mypy
 
-unit: $(VENV)/ready
+unit: $(VENV)/ready browser build/clients/ready
 	$(BIN)/pytest
+
+# Real Chromium for the tests of the page: Debian's, installed where it is absent and may be.
+browser:
+	@command -v chromium > /dev/null \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -q && apt-get install -qy chromium; } \
+	|| echo "no chromium here: the tests of the page will be skipped"
+
+# Real clients of the server, and axe, which looks for what keeps people out of a page.
+build/clients/ready:
+	@mkdir -p build/clients
+	@if command -v npm > /dev/null; then \
+	npm install --silent --no-audit --no-fund --prefix build/clients libretranslate@1.0.1 libretranslate-ts@0.5.12 axe-core@4; \
+	else echo "no npm here: the tests that need its packages will be skipped"; fi
+	@touch $@
+
+# The page in Chromium, step by step: pictures of it are left in build/page.
+page: $(VENV)/ready browser build/clients/ready
+	$(BIN)/pytest tests/page
+	@ls build/page/*.png
 
 # Learning runs on real data that take minutes each.
 test-slow: $(VENV)/ready

@@ -22,7 +22,7 @@ from qkv.files import write_json
 from qkv.models import count_parameters
 from qkv.text import read_pairs
 from qkv.training import Trained, train
-from qkv.training.device import choose_device
+from qkv.training.device import choose_device, peak_memory
 from qkv.training.settings import paths
 
 TIMED = 100  # sentences whose decoding is timed
@@ -111,21 +111,6 @@ def most_memory(path: Path) -> int | None:
     most = max((peak for peak in (earlier, peak_memory()) if peak is not None), default=None)
     write_json(path, most)
     return most
-
-
-def peak_memory() -> int | None:
-    """Bytes: of the GPU where there is one, else of this process so far; None where the system does not tell."""
-    if torch.cuda.is_available() and (most := torch.cuda.max_memory_allocated()):
-        return most
-    status = Path("/proc/self/status")
-    if status.exists():  # Linux, whose getrusage counts what the parent had before this process began
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return 1024 * int(line.split()[1])
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
 
 
 def leave_with_parent() -> None:

@@ -14,6 +14,7 @@ from qkv.decoding import Search
 from qkv.errors import InputError
 from qkv.files import alone, write_json, write_text
 from qkv.look.bars import draw_points
+from qkv.look.trade import draw_trade
 from qkv.training.display import Display
 from qkv.training.run import check_out
 
@@ -150,13 +151,17 @@ class Runs:
     def draw(self) -> str:
         """Draw the table; returns why not, if it cannot."""
         entries = [entry for entry in self.table.sorted() if entry.results]
+        names = [entry.row.name for entry in entries]
         panels = {}
         for name in self.table.figures():
             figure = FIGURES[name]
             title = figure.title + (f" ({figure.after.strip()})" if figure.after else "")
             panels[title] = [[value / figure.unit for value in entry.values(name)] for entry in entries]
         try:
-            draw_points([entry.row.name for entry in entries], panels, self.out / "table.png")
+            draw_points(names, panels, self.out / "table.png")
+            if {"bleu", "decoding_speed"} <= set(self.table.figures()):
+                speed, score = FIGURES["decoding_speed"].title, FIGURES["bleu"].title
+                draw_trade(names, {speed: panels[speed]}, {score: panels[score]}, self.out / "speed.png")
         except InputError as error:
             return str(error)
         return ""

@@ -34,6 +34,7 @@ class HeadFinderConfig:
 
     # What encoder blocks also ask for.
     attention_bias = False
+    activation = "relu"
     activation_dropout = 0.0
     encoder_attention = ""
     memory_attention = ""

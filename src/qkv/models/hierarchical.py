@@ -41,6 +41,7 @@ class HierarchicalConfig:
 
     # What encoder blocks also ask for.
     attention_bias = False
+    activation = "relu"
     activation_dropout = 0.0
     encoder_attention = ""
     memory_attention = ""

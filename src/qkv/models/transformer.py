@@ -29,6 +29,9 @@ class TransformerConfig:
     decoder_layers: int = setting(6, "blocks of the decoder")
     dropout: float = setting(0.1, "dropout of every sub-layer's output and of the embeddings")
     activation_dropout: float = setting(0.0, "dropout inside the feed-forward networks")
+    activation: Literal["relu", "gelu", "swish"] = setting(
+        "relu", "inside the feed-forward networks: relu, gelu or swish"
+    )
     norm: Literal["post", "pre"] = setting(
         "post", "layer norm after each residual (the paper) or before each sub-layer"
     )
@@ -65,6 +68,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1},
     "base": {"d_model": 512, "d_ff": 2048, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.1},
     "big": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.3},
+}
+# Kasai et al. 2021: most of the layers where all tokens are read at once, one where they are written one by one.
+PRESETS |= {
+    f"{name}_{deep}_1": {**PRESETS[name], "encoder_layers": deep, "decoder_layers": 1}
+    for name in ("tiny", "small", "base")
+    for deep in (6, 12)
 }
 
 

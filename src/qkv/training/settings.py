@@ -83,6 +83,7 @@ class TrainingConfig:
     precision: Literal["auto", "float32", "bfloat16"] = setting(
         "auto", "auto takes bfloat16 where the device computes in it"
     )
+    recompute: bool = setting(False, "compute each block twice to keep less of it: less memory, a third more time")
     threads: int = setting(0, "CPU threads; 0 for torch's own choice: OMP_NUM_THREADS, or one for each core")
 
     def __post_init__(self) -> None:

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from qkv.config import build
 from qkv.data import Place, Stream
 from qkv.errors import InputError
+from qkv.layers import Stack
 from qkv.objectives import Objective
 from qkv.training import checkpoint
 from qkv.training.averaging import AVERAGES, averaged
-from qkv.training.device import choose_device, choose_precision
+from qkv.training.device import choose_device, choose_precision, keep_freed_memory, peak_memory
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
 
@@ -63,8 +64,12 @@ class Trainer:
         if c.threads:
             torch.set_num_threads(c.threads)
         self.device = choose_device(c.device)
+        keep_freed_memory()
         self.precision = choose_precision(c.precision, self.device)
         self.model = model.to(self.device)
+        for module in model.modules():
+            if isinstance(module, Stack):
+                module.recompute = c.recompute
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[c.optimizer]
         self.optimizer = kind(
             model.parameters(), lr=c.learning_rate, betas=(c.beta1, c.beta2), eps=c.epsilon,
@@ -198,6 +203,7 @@ class Trainer:
         self.model.train()
         self.hooks.report(
             {"event": "valid", "step": self.now.step, "epoch": round(self.epoch(), 3), "best": is_best, **figures}
+            | {"peak_memory": peak_memory()}
         )
         self.save()
 
