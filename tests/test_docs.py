@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from qkv.attention import ATTENTIONS
+from qkv.documents import FORMATS
 from qkv.models import MODELS, PRESETS, TransformerConfig
 from qkv.objectives import OBJECTIVES, Translation
 from qkv.positions import POSITIONS
@@ -27,10 +28,11 @@ from qkv.training.averaging import AVERAGES
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md"))}
 ROOMS = ["text", "data", "positions", "attention", "layers", "models", "objectives", "training", "decoding",
-         "evaluation", "look", "config", "model-folder"]  # fmt: skip
+         "convert", "documents", "evaluation", "look", "serving", "config", "model-folder"]  # fmt: skip
 TABLES: list[tuple[str, Mapping[str, Any]]] = [
     ("text", READERS),
     ("text", TOKENIZERS),
+    ("documents", FORMATS),
     ("positions", POSITIONS),
     ("attention", ATTENTIONS),
     ("models", MODELS),

@@ -34,6 +34,12 @@ COMMANDS = [
     "compare",
     "explain",
     "predict",
+    "quantize",
+    "export",
+    "serve",
+    "look",
+    "picture",
+    "align",
 ]
 RECIPES = [path.stem for path in (Path(__file__).parents[2] / "recipes").glob("*.toml")]
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from qkv.cli.app import PLAIN, app, out, print_json
+from qkv.cli.documents import check_flags, give_file, give_texts, is_document
 from qkv.decoding import Translated, Translator
 from qkv.errors import InputError
 from qkv.evaluation import score as measure
@@ -38,19 +39,25 @@ def translate(
     scores: Annotated[bool, PLAIN] = False,
     json: Annotated[bool, PLAIN] = False,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    kind: Annotated[str | None, Parameter(name="--format")] = None,
     device: str = "cpu",
+    engine: str = "native",
 ) -> None:
-    """Translate text, a file, or lines from standard input: one line out for each line in.
+    """Translate text, lines or whole documents: one line out for each line in, and a file of the same format.
 
     For example:
       qkv translate "Two dogs play in the snow." --model model
       qkv translate news.en --model model -o news.de
       cat news.en | qkv translate --model model --beam 1
+      qkv translate messages.po --model model -o messages.de.po
+      qkv translate page.html --model model
+      cat page.html | qkv translate --format html
 
     Parameters
     ----------
     text
-        Sentences, or the name of one file; nothing for standard input.
+        Sentences, or the name of one file; nothing for standard input. Files of subtitles (.srt, .vtt), .html, .md,
+        .po, .xliff, .tmx and .docx keep all that is not language; any other is read line by line.
     model
         The model folder.
     beam
@@ -74,13 +81,22 @@ def translate(
     json
         A JSON object for each line: text, score, alternatives, remarks.
     output
-        The file to write; standard output if none.
+        The file to write; standard output if none, or for a document its name with the target language in it.
+    kind
+        Read the input as a whole: text keeps lines, spaces and placeholders, html keeps tags as well.
     device
         cpu, cuda or mps.
+    engine
+        What searches: native, or ctranslate2 (faster; its folder is written into the model folder at first use).
     """
-    translator = Translator.load(model, device)
+    translator = Translator.load(model, device, engine)
     how: dict[str, Any] = {"beam": beam, "n_best": n_best, "alpha": alpha, "seed": seed}
     how |= {"sampling": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+    if kind or is_document(text):
+        check_flags(n_best, scores)
+        if kind:
+            return give_texts(translator, kind, text, output, how)
+        return give_file(translator, Path(text[0]), output, how, json=json)
     lines = input_lines(text)
     write = as_json if json else lambda line: as_text(line, n_best, scores)
     if output is None:
@@ -166,6 +182,7 @@ def score(
     confidence: Annotated[bool, PLAIN] = False,
     json: Annotated[bool, PLAIN] = False,
     device: str = "cpu",
+    engine: str = "native",
 ) -> None:
     """Translate the source side of test files and measure BLEU and chrF against the target side.
 
@@ -193,8 +210,10 @@ def score(
         Print one JSON object.
     device
         cpu, cuda or mps.
+    engine
+        What searches: native, or ctranslate2 (faster; its folder is written into the model folder at first use).
     """
-    translator = Translator.load(model, device)
+    translator = Translator.load(model, device, engine)
     source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
     pairs = list(read_pairs(list(files), source=source or None, target=target or None))
     how = {"beam": beam, "alpha": alpha}

@@ -1,0 +1,70 @@
+"""What `qkv translate` does with files of a format, and with --format: whole documents instead of lines."""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+from qkv.cli.app import print_json
+from qkv.decoding import Translator
+from qkv.documents import FORMATS, translate_file, translate_html, translate_text
+from qkv.documents.file import read, write
+from qkv.documents.format import decode
+from qkv.errors import InputError, nearest
+
+How = dict[str, Any]
+KINDS = ("text", "html")
+
+
+def is_document(text: tuple[str, ...]) -> bool:
+    """One file of a format; plain text is translated line by line, as standard input is."""
+    return len(text) == 1 and Path(text[0]).suffix.lower() in FORMATS.keys() - {".txt"} and Path(text[0]).is_file()
+
+
+def check_flags(n_best: int, scores: bool) -> None:
+    if n_best > 1 or scores:
+        raise InputError("--n-best and --scores are for lines, and a document has one translation; leave them out")
+
+
+def give_file(translator: Translator, source: Path, target: Path | None, how: How, *, json: bool) -> None:
+    """Translate a file into a file, and say what was done."""
+    if target is None:
+        target = name_for(source, str(translator.about.get("source", "")), str(translator.about.get("target", "")))
+        if target.exists():
+            raise InputError(f"{target} is there already; name the file to write with -o")
+    report = translate_file(translator, source, target, **how)
+    for remark in report.remarks:
+        print(remark, file=sys.stderr)
+    print(f"{target}: {report.translated} segments translated, {report.kept} kept", file=sys.stderr)
+    if json:
+        print_json(dataclasses.asdict(report))
+
+
+def name_for(source: Path, from_language: str, to_language: str) -> Path:
+    """messages.po -> messages.de.po, page.en.html -> page.de.html."""
+    stem = source.stem.removesuffix(f".{from_language}") if from_language else source.stem
+    return source.with_name(f"{stem}.{to_language or 'translated'}{source.suffix}")
+
+
+def give_texts(translator: Translator, kind: str, text: tuple[str, ...], output: Path | None, how: How) -> None:
+    """Arguments, a file or standard input as whole texts of this kind."""
+    if kind not in KINDS:
+        raise InputError(f"--format {kind}: there is no such format; {nearest(kind, KINDS)}")
+    if len(text) == 1 and Path(text[0]).is_file():
+        texts, end = [decode(read(Path(text[0])), text[0])[2]], ""
+    elif text:
+        texts, end = list(text), "\n"
+    else:
+        texts, end = [decode(sys.stdin.buffer.read(), "standard input")[2]], ""
+    if kind == "html":
+        done, remarks = translate_html(translator, texts, **how), []
+    else:
+        found = translate_text(translator, texts, **how)
+        done, remarks = [one.text for one in found], [remark for one in found for remark in one.remarks]
+    for remark in remarks:
+        print(f"a sentence {remark}", file=sys.stderr)
+    written = "".join(one + end for one in done)
+    if output is None:
+        sys.stdout.write(written)
+    else:
+        write(output, written.encode("utf-8"))

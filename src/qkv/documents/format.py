@@ -1,0 +1,125 @@
+"""What all formats share: a file's text, the segments found in it, and the translations put into their places."""
+
+import codecs
+import re
+from dataclasses import dataclass
+
+from qkv.documents.segment import Parts
+from qkv.errors import InputError
+from qkv.text.language import matches
+
+MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+DECLARED = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s{0,9}=\s{0,9}["']([A-Za-z0-9._-]{1,40})["']""")
+
+
+@dataclass(frozen=True)
+class Languages:
+    """Those of the translator; empty where its model folder does not say."""
+
+    source: str = ""
+    target: str = ""
+
+    def check(self, name: str, place: str, code: str | None, side: str) -> None:
+        """Refuse a file that says it is in another language."""
+        own = self.source if side == "source" else self.target
+        if code and own and not matches(own, code) and not matches(code, own):
+            raise InputError(
+                f"{name} has {place} {code}, but the model's {side} language is {own}; give a file for this model, "
+                f"or a model for this file"
+            )
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where a segment's translation goes, and what stands there if nothing is to be translated."""
+
+    start: int
+    end: int
+    otherwise: str
+    before: str = ""
+    after: str = ""
+
+
+class Format:
+    """A document of one format: its segments out, their translations in, all else to the letter."""
+
+    def __init__(self, data: bytes, name: str, languages: Languages) -> None:
+        self.name, self.languages = name, languages
+        self.segments: list[Parts] = []
+        self.kept = 0  # entries that have a translation already, or shall have none
+        self.remarks: list[str] = []
+        self.open(data)
+
+    def open(self, data: bytes) -> None:
+        """Find the segments."""
+        raise NotImplementedError
+
+    def write(self, done: list[Parts | None]) -> bytes:
+        """The file with the translations; None where a segment has nothing to translate."""
+        raise NotImplementedError
+
+
+class TextFormat(Format):
+    """A format that is text: translations replace spans of it."""
+
+    def open(self, data: bytes) -> None:
+        self.spans: list[Span] = []
+        self.edits: list[tuple[int, int, str]] = []  # other changes: start, end, new text
+        self.mark, self.encoding, self.text = decode(data, self.name)
+        self.find()
+
+    def find(self) -> None:
+        """Call `add` for each segment of self.text."""
+        raise NotImplementedError
+
+    def add(
+        self, start: int, end: int, parts: Parts, otherwise: str | None = None, *, before: str = "", after: str = ""
+    ) -> None:
+        self.segments.append(parts)
+        self.spans.append(Span(start, end, self.text[start:end] if otherwise is None else otherwise, before, after))
+
+    def escape(self, text: str) -> str:
+        """Text as the format spells it."""
+        return text
+
+    def spelled(self, parts: Parts) -> str:
+        texts = [(part, True) if isinstance(part, str) else (part.code, part.is_text) for part in parts]
+        return "".join(self.escape(text) if is_text else text for text, is_text in texts)
+
+    def write(self, done: list[Parts | None]) -> bytes:
+        edits = list(self.edits)
+        for span, parts in zip(self.spans, done, strict=True):
+            new = span.otherwise if parts is None else self.spelled(parts)
+            edits.append((span.start, span.end, span.before + new + span.after))
+        return self.mark + edited(self.text, edits).encode(self.encoding, "xmlcharrefreplace")
+
+
+def edited(text: str, edits: list[tuple[int, int, str]], start: int = 0, end: int | None = None) -> str:
+    """The text from start to end with those of the edits that lie in it."""
+    end = len(text) if end is None else end
+    parts = []
+    for first, last, new in sorted(edits, key=lambda edit: edit[:2]):
+        if start <= first and last <= end:
+            parts += [text[start:first], new]
+            start = last
+    return "".join([*parts, text[start:end]])
+
+
+def decode(data: bytes, name: str) -> tuple[bytes, str, str]:
+    """The byte order mark, the encoding and the text: UTF-8, or what a mark or an XML declaration says."""
+    mark = next((mark for mark in MARKS if data.startswith(mark)), b"")
+    declared = DECLARED.match(data)
+    encoding = MARKS[mark] if mark else declared[1].decode() if declared else "utf-8"
+    try:
+        text = data[len(mark) :].decode(encoding)
+    except LookupError:
+        raise InputError(f"{name} declares the encoding {encoding}, which is unknown; save it as UTF-8") from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        byte = data[len(mark) + error.start]
+        raise InputError(
+            f"{name} line {line} is not {encoding.upper()} (byte 0x{byte:02x}); save the file as UTF-8"
+        ) from None
+    if "\0" in text:
+        raise InputError(f"{name} holds a NUL character, which no text does; check that its name has the right ending")
+    return mark, encoding, text

@@ -1,0 +1,173 @@
+"""HTML: each block's text is translated as a whole, and its inline tags go where their words go."""
+
+import html
+import re
+import unicodedata
+from dataclasses import replace
+
+from qkv.documents.format import Languages, TextFormat, edited
+from qkv.documents.segment import Kind, Mark, Parts, Translates, code_of
+from qkv.documents.tags import ENTITY, Tag, scan
+from qkv.documents.translate import translate_segments
+
+PHRASE = "a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark nobr output q ruby rb rp rt s small"
+INLINE = frozenset(f"{PHRASE} span strike strong sub sup time tt u".split())
+NO_END = "area base br col embed hr img input link meta param source track wbr"
+EMPTY = frozenset(NO_END.split())
+ALONE = frozenset(["img", "input", "wbr"])  # empty elements that stand in the middle of a sentence
+WORDS = frozenset(["code", "kbd", "samp", "var"])  # kept, and a word of their sentence
+KEPT = frozenset(["pre", "textarea", "svg", "math", "object", "iframe", "audio", "video", "canvas", "template"])
+RAW = frozenset(["script", "style"])  # in which "<" is no tag
+ATTRIBUTES = ("title", "alt", "placeholder")
+NO = re.compile(r"(?:^|\s)notranslate(?:\s|$)")
+BASIC = frozenset(["&amp;", "&lt;", "&gt;"])  # which are written again as they were
+SPACES = re.compile(r"[ \t\n\r\f]+")  # what HTML shows as one space
+
+
+def translate_html(translator: Translates, html: list[str], **how: int | float | bool) -> list[str]:
+    """Each text as HTML, a page or a part of one."""
+    pages = [Html(text.encode("utf-8", "surrogatepass"), "the HTML text", Languages()) for text in html]
+    done = translate_segments(translator, [segment for page in pages for segment in page.segments], **how)
+    best = iter([one.ranked[0] if one.ranked else None for one in done])
+    return [page.write([next(best) for _ in page.segments]).decode("utf-8") for page in pages]
+
+
+class Html(TextFormat):
+    """HTML pages; script, style, pre, code, comments, translate="no" and class="notranslate" stay as they are."""
+
+    def find(self) -> None:
+        self.places: list[tuple[int, int]] = []  # of the marks, by their numbers
+        self.values: list[tuple[int, int, Parts]] = []  # of attributes
+        self.run: Parts = []
+        self.first = self.at = 0  # where the run began, and up to where the text is read
+        tags = list(scan(self.text, raw=RAW))
+        skip = 0  # tags that lie in something kept
+        for number, tag in enumerate(tags):
+            if number >= skip:
+                skip = kept_until(tags, number) if is_kept(tag) else number + 1
+                self.meet(tag, tags[skip - 1].end if skip else tag.end)
+        self.read(len(self.text))
+        self.flush()
+        self.blocks = len(self.segments)
+        for start, stop, parts in self.values:
+            self.add(start, stop, parts)
+
+    def meet(self, tag: Tag, end: int) -> None:
+        """A tag, or something kept that begins with it, up to `end`."""
+        self.read(tag.start)
+        if tag.is_open and not is_kept(tag):
+            self.values += values(tag)
+        kind = kind_of(tag)
+        if kind is None:
+            self.flush()
+            self.first = self.at = end
+            return
+        self.at = end
+        self.places.append((tag.start, end))
+        self.run.append(Mark(self.text[tag.start : end], kind, tag.name.lower(), len(self.places) - 1))
+
+    def read(self, end: int) -> None:
+        self.run += decoded(self.text[self.at : end])
+        self.at = end
+
+    def flush(self) -> None:
+        """The block that ends here is a segment if there are words in it; white space around it is not."""
+        run, self.run = self.run, []
+        if not any(letter.isalpha() for part in run if isinstance(part, str) for letter in part):
+            return
+        raw = self.text[self.first : self.at]
+        start, end = self.first + len(raw) - len(raw.lstrip()), self.at - len(raw) + len(raw.rstrip())
+        if isinstance(run[0], str):
+            run[0] = run[0].lstrip()
+        if isinstance(run[-1], str):
+            run[-1] = run[-1].rstrip()
+        self.add(start, end, run)
+
+    def escape(self, text: str) -> str:
+        return html.escape(text, quote=False)
+
+    def write(self, done: list[Parts | None]) -> bytes:
+        """Attributes first: the tags that they are in may move with their words."""
+        attributes = [
+            (span.start, span.end, html.escape(code_of(parts)))
+            for span, parts in zip(self.spans[self.blocks :], done[self.blocks :], strict=True) if parts
+        ]  # fmt: skip
+        edits = []
+        for span, parts in zip(self.spans[: self.blocks], done[: self.blocks], strict=True):
+            if parts:
+                own = [edit for edit in attributes if span.start <= edit[0] < span.end]
+                attributes = [edit for edit in attributes if not span.start <= edit[0] < span.end]
+                edits.append((span.start, span.end, self.spelled([self.moved(part, own) for part in parts])))
+        return self.mark + edited(self.text, edits + attributes).encode(self.encoding)
+
+    def moved(self, part: str | Mark, edits: list[tuple[int, int, str]]) -> str | Mark:
+        if isinstance(part, str) or part.number < 0:
+            return part
+        return replace(part, code=edited(self.text, edits, *self.places[part.number]))
+
+
+def is_kept(tag: Tag) -> bool:
+    """Whether an element, with all that is in it, is not to be translated."""
+    if not tag.is_open:
+        return False
+    name = tag.name.lower()
+    return name in WORDS | KEPT | RAW or tag.get("translate").lower() == "no" or NO.search(tag.get("class")) is not None
+
+
+def kept_until(tags: list[Tag], number: int) -> int:
+    """The number of the tag after the element's end."""
+    name = tags[number].name.lower()
+    if name in EMPTY:
+        return number + 1
+    depth = 0
+    for at in range(number, len(tags)):
+        if tags[at].name.lower() == name:
+            depth += tags[at].is_open - tags[at].is_close
+            if depth <= 0:
+                return at + 1
+    return len(tags)
+
+
+def kind_of(tag: Tag) -> Kind | None:
+    """What a tag is in a sentence; None if it parts one block from another."""
+    name = tag.name.lower()
+    if not name:
+        return "alone" if tag.text.startswith("<!--") else None
+    if name in ALONE | RAW:
+        return "alone"
+    if name in WORDS or (name in INLINE and is_kept(tag)):
+        return "word"
+    if name in INLINE:
+        return "alone" if tag.is_open and tag.is_close else "open" if tag.is_open else "close"
+    return None
+
+
+def values(tag: Tag) -> list[tuple[int, int, Parts]]:
+    """The attributes that people read, where they are quoted."""
+    found = []
+    for name, (value, start, end) in tag.attributes().items():
+        quoted = tag.text[start - tag.start - 1] in "\"'"
+        if name in ATTRIBUTES and quoted and any(letter.isalpha() for letter in value):
+            found.append((start, end, decoded(value)))
+    return found
+
+
+def decoded(text: str) -> Parts:
+    """Text without entities and with single spaces. An entity that is no letter or punctuation is a mark."""
+    parts: Parts = []
+    begin = 0
+    for match in ENTITY.finditer(text):
+        character = html.unescape(match[0])
+        if match[0] in BASIC or unicodedata.category(character[0])[0] in "LNP":
+            new: str | Mark = character
+        else:
+            new = Mark(match[0], "space" if character.isspace() else "word")
+        parts += [text[begin : match.start()], new]
+        begin = match.end()
+    joined: Parts = []
+    for part in [*parts, text[begin:]]:
+        if isinstance(part, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return [SPACES.sub(" ", part) if isinstance(part, str) else part for part in joined if part != ""]

@@ -1,0 +1,13 @@
+"""Plain text files: each line that is not blank is a segment."""
+
+import re
+
+from qkv.documents.format import TextFormat
+
+
+class Plain(TextFormat):
+    """Plain text; line ends, blank lines, indentation and tabs stay."""
+
+    def find(self) -> None:
+        for match in re.finditer(r"[^\r\n]*\S[^\r\n]*", self.text):
+            self.add(match.start(), match.end(), [match[0]])

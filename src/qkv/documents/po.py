@@ -1,0 +1,118 @@
+"""PO, the catalogues of GNU gettext: empty msgstr are filled; all else stays."""
+
+import re
+from dataclasses import dataclass, field
+
+from qkv.documents.format import TextFormat
+from qkv.documents.segment import Parts, code_of
+from qkv.errors import InputError
+
+FIELD = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)[ \t]*(?=")')
+STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"\s*$')
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+SPELLED = {"\\": "\\\\", '"': '\\"', **{value: f"\\{letter}" for letter, value in ESCAPES.items()}}
+
+
+@dataclass
+class Value:
+    """A msgid, msgstr and so on: its text, and where its strings begin and end in the file."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass
+class Entry:
+    line: int
+    flags: set[str] = field(default_factory=set)
+    values: dict[str, Value] = field(default_factory=dict)
+    forms: list[Value] = field(default_factory=list)  # msgstr, or msgstr[0], msgstr[1] ...
+
+
+class Po(TextFormat):
+    """GNU gettext's PO; messages that are translated, fuzzy or obsolete are kept."""
+
+    def find(self) -> None:
+        self.end_of_line = "\r\n" if "\r\n" in self.text else "\n"
+        entries = self.entries()
+        if not any(entry.forms for entry in entries):
+            raise InputError(f"{self.name} has no message (msgid and msgstr); check that it is a PO file")
+        fuzzy = 0
+        for entry in entries:
+            source = entry.values.get("msgid")
+            if source is None or not entry.forms:
+                continue
+            if not source.text:
+                self.header(entry.forms[0].text)
+            elif "fuzzy" in entry.flags:
+                fuzzy += 1
+                self.kept += 1
+            else:
+                self.fill(entry, source)
+        if fuzzy:
+            self.remarks.append(f"messages that are marked as fuzzy, and were kept: {fuzzy}")
+
+    def header(self, text: str) -> None:
+        fields = dict(re.findall(r"^([\w-]+):[ \t]*(.*?)[ \t]*$", text, re.MULTILINE))
+        charset = re.search(r"charset=([\w.-]+)", fields.get("Content-Type", ""))
+        if charset and charset[1].upper().replace("_", "-") not in ("UTF-8", "UTF8", "ASCII", "US-ASCII", "CHARSET"):
+            raise InputError(f"{self.name} is in {charset[1]}; convert it with: msgconv --to-code=UTF-8")
+        self.languages.check(self.name, "the header Language:", fields.get("Language"), "target")
+        self.languages.check(self.name, "the header X-Source-Language:", fields.get("X-Source-Language"), "source")
+
+    def fill(self, entry: Entry, source: Value) -> None:
+        """Form 0 is the singular, unless the language has one form only; all others are plural."""
+        plural = entry.values.get("msgid_plural", source)
+        for number, form in enumerate(entry.forms):
+            chosen = source if number == 0 and len(entry.forms) > 1 else plural
+            if form.text:
+                self.kept += 1
+                continue
+            self.add(form.start, form.end, [chosen.text], self.spelled([chosen.text]))
+
+    def entries(self) -> list[Entry]:
+        """By a blank line, a comment after a msgstr, or a msgid after a msgstr, a new entry begins."""
+        found = [Entry(1)]
+        value: Value | None = None
+        at = 0
+        for number, line in enumerate(re.findall(r"[^\n]*\n|[^\n]+", self.text), start=1):
+            bare = line.strip()
+            start, at = at, at + len(line)
+            match = FIELD.match(bare)
+            if found[-1].forms and (not bare or bare.startswith("#") or (match and not match[1].startswith("msgstr"))):
+                found.append(Entry(number))
+            if bare.startswith("#,"):
+                found[-1].flags |= {flag.strip() for flag in bare[2:].split(",")}
+            if not bare or bare.startswith("#"):
+                value = None
+                continue
+            string = STRING.match(bare, match.end() if match else 0)
+            if string is None or (match is None and (value is None or not bare.startswith('"'))):
+                raise InputError(
+                    f"{self.name} line {number} is not sound PO ({bare[:40]!r}); check it with: msgfmt --check"
+                )
+            text, end = unquoted(string[1]), start + len(line.rstrip())
+            if match is None and value is not None:
+                value.text, value.end = value.text + text, end
+                continue
+            value = Value(text, start + line.index('"'), end)
+            if match and match[1].startswith("msgstr"):
+                found[-1].forms.append(value)
+            elif match:
+                found[-1].values[match[1]] = value
+        return found
+
+    def spelled(self, parts: Parts) -> str:
+        """One string, or if there are lines in the text one for each, after an empty one, as gettext writes them."""
+        lines = re.findall(r"[^\n]*\n|[^\n]+", code_of(parts))
+        strings = [f'"{quoted(line)}"' for line in lines]
+        return (self.end_of_line.join(['""', *strings])) if len(lines) > 1 else "".join(strings) or '""'
+
+
+def quoted(text: str) -> str:
+    return "".join(SPELLED.get(character, character) for character in text)
+
+
+def unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), text)

@@ -1,0 +1,88 @@
+"""Finds what must come back byte for byte: placeholders, addresses, tags, code and emoji.
+
+Each pattern is a row of classes that share no character, or is bounded in its length, so that a text of n characters is
+searched in time that grows with n, whatever it holds.
+"""
+
+import re
+
+from qkv.documents.segment import Kind, Mark, Parts
+
+# Code points that are drawn as pictures (Unicode's emoji-data.txt, "Extended_Pictographic", and the flags), by blocks.
+PICTURES = (
+    "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u27bf\u2934\u2935\u2b05-\u2b55"
+    "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+)
+JOINERS = "\u200d\ufe0e\ufe0f\u20e3\U000e0020-\U000e007f"  # within one picture: skin and hair, sex, flags of regions
+BRACED = r"\{[^{}]{0,200}(?:\{[^{}]{0,200}\}[^{}]{0,200}){0,20}\}"  # {x}, {{x}}, {n, plural, one {#} other {#}}
+CONVERSION = r"[-+0#']{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGcCsSrabpn@]"
+PATTERNS = {
+    "address": r"(?:(?:https?|ftp|file)://|mailto:|\bwww\.)[^\s<>\"`{}|\\^]+",
+    "e-mail": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}",
+    "code": r"`[^`\n]{1,200}`|(?<![\w.])[A-Za-z_][\w.]{0,80}\(\)",
+    "braces": rf"[$#%@]?{BRACED}|\[\[[^\[\]\n]{{1,200}}\]\]",
+    "tag": r"</?[A-Za-z][^<>\n]{0,300}>|<[!?%][^<>\n]{1,300}>|&(?:[A-Za-z]{2,10}|#\d{1,7}|#x[0-9A-Fa-f]{1,6});",
+    "variable": r"\$\([A-Za-z_]\w{0,60}\)|(?<![\w$])\$[A-Za-z_]\w{0,60}|%[A-Z_][A-Z0-9_]{2,40}%?",
+    "printf": (  # "5%discount" is none: what could be a number and a word has to end, or not to follow a number
+        rf"%(?:\(\w{{1,64}}\)|\d{{1,2}}\$){CONVERSION}|%{CONVERSION}(?![A-Za-z])|(?<!\d)%(?:%|{CONVERSION}|L?\d{{1,2}})"
+    ),
+    "emoji": rf"[0-9#*]\ufe0f?\u20e3|[{PICTURES}][{PICTURES}{JOINERS}]*",
+}
+SEARCH = re.compile("|".join(f"(?:{pattern})" for pattern in PATTERNS.values()))
+ADDRESS = re.compile(PATTERNS["address"])
+NAME = re.compile(r"<(/?)([A-Za-z][\w:.-]*)")
+DEEPEST = 20  # tags that wait for their ends; more are not looked through
+AFTER = ".,;:!?'*_~…»”’"  # ends of the sentence that an address stands in, rather than of the address
+
+
+def protected(text: str) -> list[tuple[int, int]]:
+    """Where each thing to protect begins and ends; what touches is one, but for tags."""
+    found: list[tuple[int, int]] = []
+    for match in SEARCH.finditer(text):
+        start, end = match.start(), match.end()
+        if ADDRESS.match(match[0]):
+            end = start + len(bare_address(match[0]))
+        if found and found[-1][1] == start and "<" not in (text[start], text[found[-1][0]]):
+            start = found.pop()[0]
+        found.append((start, end))
+    return found
+
+
+def bare_address(address: str) -> str:
+    """Without the full stop that ends its sentence, and without a bracket that was opened before it."""
+    surplus = address.count(")") - address.count("(")
+    while address:
+        if address[-1] == ")" and surplus > 0:
+            surplus -= 1
+        elif address[-1] not in AFTER:
+            break
+        address = address[:-1]
+    return address
+
+
+def protect(text: str) -> Parts:
+    """The text with a mark for each thing that must survive: code_of(protect(text)) == text."""
+    parts: Parts = []
+    begin = 0
+    spans = protected(text)
+    pairs = paired([text[start:end] for start, end in spans])
+    for number, (start, end) in enumerate(spans):
+        kind, pair = pairs.get(number, ("word", ""))
+        parts += [text[begin:start], Mark(text[start:end], kind, pair, is_text=True)]
+        begin = end
+    return [part for part in [*parts, text[begin:]] if part != ""]
+
+
+def paired(things: list[str]) -> dict[int, tuple[Kind, str]]:
+    """The tags that open and close something, by their numbers; any other, such as <file>, stands for a word."""
+    found: dict[int, tuple[Kind, str]] = {}
+    waiting: list[tuple[int, str]] = []
+    for number, thing in enumerate(things):
+        tag = NAME.match(thing)
+        if tag and not tag[1]:
+            waiting.append((number, tag[2]))
+        elif tag and tag[2] in {name for _, name in waiting[-DEEPEST:]}:
+            while waiting[-1][1] != tag[2]:  # those in between have no end
+                waiting.pop()
+            found |= {waiting.pop()[0]: ("open", tag[2]), number: ("close", tag[2])}
+    return found

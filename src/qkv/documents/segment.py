@@ -1,0 +1,38 @@
+"""What a format hands over and gets back: text with marks in it, which are not language."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from qkv.decoding import Translated
+
+# open, close: around words that they belong to, <b> and </b>; they go where those words go.
+# alone: between words, <img>; it goes where the words around it go.
+# word: stands in a sentence as a word does, {name}.
+# space: stands where white space stands, &nbsp; or the end of a line in the middle of a sentence.
+# gap: parts what is before it from what is after it, a line break; it stays between them.
+Kind = Literal["open", "close", "alone", "word", "space", "gap"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something in a text that comes back exactly once, to the letter."""
+
+    code: str
+    kind: Kind = "alone"
+    pair: str = ""  # what a close shares with its open
+    number: int = -1  # for a format that keeps a table of its marks and writes them itself
+    is_text: bool = False  # found in text, so that the format has to spell it as it spells text
+
+
+Parts = list[str | Mark]
+
+
+class Translates(Protocol):
+    """What documents need of a translator."""
+
+    def translate(self, texts: Sequence[str], **how: int | float | bool) -> list[Translated]: ...
+
+
+def code_of(parts: Parts) -> str:
+    return "".join(part if isinstance(part, str) else part.code for part in parts)

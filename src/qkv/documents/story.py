@@ -1,0 +1,169 @@
+"""One of a Word file's texts (body, header, footer, notes): its paragraphs, whose runs keep their formatting."""
+
+import html
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from qkv.documents.format import edited
+from qkv.documents.segment import Mark, Parts
+from qkv.documents.xml import Element, elements
+
+AROUND = frozenset(["hyperlink", "ins", "moveTo", "smartTag"])  # elements that hold runs
+SILENT = frozenset(["rPr", "lastRenderedPageBreak"])  # of a run, what is neither text nor anything between words
+BREAKS = frozenset(["tab", "ptab", "br", "cr"])
+BOXES = frozenset(["drawing", "pict", "object", "AlternateContent"])
+FORMULAS = frozenset(["oMath", "oMathPara", "sdt", "fldSimple"])
+
+
+@dataclass(frozen=True)
+class Run:
+    """A text and its formatting, which is the XML of its properties."""
+
+    text: str
+    properties: str
+
+
+@dataclass
+class Paragraph:
+    start: int  # of what comes after its properties
+    end: int
+    parts: Parts = field(default_factory=list)
+    base: str = ""  # the formatting of most of its text
+    others: list[str] = field(default_factory=list)  # formattings, by the numbers of their marks
+
+
+class Story:
+    """The text of word/document.xml and its like; marks of a formatting are pairs around its words."""
+
+    def __init__(self, mark: bytes, encoding: str, text: str) -> None:
+        self.mark, self.encoding, self.text = mark, encoding, text
+        self.paragraphs: list[Paragraph] = []
+        self.boxes = 0  # paragraphs in boxes, which are kept
+        self.prefix = "w:"
+        for element in elements(text):
+            if element.name == "p" and is_inside(element, "p"):
+                self.boxes += 1
+            elif element.name == "p" and element.last is not element.first:
+                self.paragraph(element)
+
+    def paragraph(self, element: Element) -> None:
+        self.prefix = element.first.text[1:].partition("p")[0]
+        children = element.children
+        if children and children[0].name == "pPr":
+            children = children[1:]
+        start = children[0].start if children else element.inside[1]
+        paragraph = Paragraph(start, element.inside[1])
+        items = merged(list(self.items(children)))
+        sizes = Counter[str]()
+        for item in items:
+            if isinstance(item, Run):
+                sizes[item.properties] += len(item.text)
+        if not sizes:
+            return
+        paragraph.base = sizes.most_common(1)[0][0]
+        for item in items:
+            if isinstance(item, Mark):
+                paragraph.parts.append(item)
+            elif item.properties == paragraph.base:
+                paragraph.parts.append(item.text)
+            else:
+                number = len(paragraph.others)
+                paragraph.others.append(item.properties)
+                pair = [Mark("", kind, f"run {number}", number) for kind in ("open", "close")]
+                paragraph.parts += [pair[0], item.text, pair[1]]
+        self.paragraphs.append(paragraph)
+
+    def items(self, children: list[Element]) -> Iterator[Run | Mark]:
+        skip = 0
+        for number, child in enumerate(children):
+            raw = self.text[child.start : child.end]
+            if number < skip:
+                continue
+            if child.name == "r" and self.field_mark(child) == "begin":
+                skip = self.field_end(children, number)
+                yield Mark(self.text[child.start : children[skip - 1].end], "word")
+            elif child.name == "r":
+                yield from self.run(child)
+            elif child.name in AROUND:
+                yield Mark(child.first.text, "open", child.name)
+                yield from self.items(child.children)
+                yield Mark(self.text[child.inside[1] : child.end], "close", child.name)
+            else:
+                yield Mark(raw, "word" if child.name in FORMULAS else "alone")
+
+    def run(self, run: Element) -> Iterator[Run | Mark]:
+        """Its text; its tabs and line breaks as gaps; anything else as it is, each in a run of its own."""
+        own = run.child("rPr")
+        properties = self.text[own.start : own.end] if own else ""
+        for child in run.children:
+            raw = self.text[child.start : child.end]
+            if child.name == "t":
+                yield Run(html.unescape(self.text[slice(*child.inside)]), properties)
+            elif child.name not in SILENT:
+                code = f"<{self.prefix}r>{properties}{raw}</{self.prefix}r>"
+                yield Mark(code, "gap" if child.name in BREAKS else "alone")
+
+    def field_mark(self, run: Element) -> str:
+        """begin, separate or end of a field, which Word computes: a page number, a date."""
+        mark = run.child("fldChar")
+        return mark.get(f"{self.prefix}fldCharType") if mark else ""
+
+    def field_end(self, children: list[Element], number: int) -> int:
+        depth = 0
+        for at in range(number, len(children)):
+            depth += {"begin": 1, "end": -1}.get(self.field_mark(children[at]), 0)
+            if depth == 0:
+                return at + 1
+        return len(children)
+
+    def write(self, done: list[Parts | None]) -> bytes:
+        edits = [
+            (paragraph.start, paragraph.end, self.runs(paragraph, parts))
+            for paragraph, parts in zip(self.paragraphs, done, strict=True) if parts
+        ]  # fmt: skip
+        return self.mark + edited(self.text, edits).encode(self.encoding)
+
+    def runs(self, paragraph: Paragraph, parts: Parts) -> str:
+        """The XML of a paragraph's runs."""
+        written: list[str] = []
+        waiting, properties = "", paragraph.base
+
+        def end_run() -> None:
+            nonlocal waiting
+            if waiting:
+                text = f'<{self.prefix}t xml:space="preserve">{html.escape(waiting, quote=False)}</{self.prefix}t>'
+                written.append(f"<{self.prefix}r>{properties}{text}</{self.prefix}r>")
+            waiting = ""
+
+        for part in parts:
+            if isinstance(part, str) or part.is_text:
+                waiting += part if isinstance(part, str) else part.code
+                continue
+            end_run()
+            if part.number >= 0:
+                properties = paragraph.others[part.number] if part.kind == "open" else paragraph.base
+            written.append(part.code)
+        end_run()
+        return "".join(written)
+
+
+def merged(items: list[Run | Mark]) -> list[Run | Mark]:
+    """Runs that follow each other in one formatting are one: Word cuts them at every correction."""
+    found: list[Run | Mark] = []
+    for item in items:
+        last = found[-1] if found else None
+        if isinstance(item, Run) and isinstance(last, Run) and last.properties == item.properties:
+            found[-1] = Run(last.text + item.text, item.properties)
+        else:
+            found.append(item)
+    return found
+
+
+def is_inside(element: Element, name: str) -> bool:
+    parent = element.parent
+    while parent is not None:
+        if parent.name == name:
+            return True
+        parent = parent.parent
+    return False

@@ -1,0 +1,25 @@
+"""Plain text: lines, spaces, tabs and blank lines stay; the words between them are translated."""
+
+from dataclasses import dataclass, field
+
+from qkv.documents.segment import Translates, code_of
+from qkv.documents.translate import translate_segments
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A whole text, translated."""
+
+    text: str
+    alternatives: list[str] = field(default_factory=list)  # the n best, this one first
+    remarks: list[str] = field(default_factory=list)
+
+
+def translate_text(translator: Translates, texts: list[str], **how: int | float | bool) -> list[Translation]:
+    """Texts of any lines; placeholders, addresses, code and emoji come back byte for byte."""
+    done = translate_segments(translator, [[text] for text in texts], **how)
+    results = []
+    for text, one in zip(texts, done, strict=True):
+        ranked = [text] if one.ranked is None else [code_of(parts) for parts in one.ranked]
+        results.append(Translation(ranked[0], ranked, one.remarks))
+    return results

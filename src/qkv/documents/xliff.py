@@ -1,0 +1,71 @@
+"""XLIFF 1.2 (trans-unit) and 2.x (unit / segment): targets are filled where they are missing."""
+
+from qkv.documents.xml import Element, XmlFormat, elements
+from qkv.errors import InputError
+
+LANGUAGES = {"file": ("source-language", "target-language"), "xliff": ("srcLang", "trgLang")}  # in 1.2, in 2.x
+# A target that still waits for its translator, and what it becomes: the attribute "state" of XLIFF 1.2 and 2.0.
+STATES = {"new": "needs-review-translation", "needs-translation": "needs-review-translation", "initial": "translated"}
+
+
+class Xliff(XmlFormat):
+    """XLIFF 1.2 and 2.x; a unit that has its target, or translate="no", is kept."""
+
+    def find(self) -> None:
+        root = None
+        for root in elements(self.text):
+            if root.name in ("trans-unit", "segment"):
+                self.unit(root)
+        if root is None or root.name != "xliff":
+            name = root.name if root else ""
+            raise InputError(
+                f"{self.name} begins with <{name}> where <xliff> was expected; export it as XLIFF 1.2 or 2.0"
+            )
+        for element in [root, *root.children]:
+            for side, attribute in zip(("source", "target"), LANGUAGES.get(element.name, ()), strict=False):
+                self.languages.check(self.name, attribute, element.get(attribute), side)
+        if element_version(root) >= 2 and self.segments and not root.get("trgLang") and self.languages.target:
+            at = root.first.end - 1  # required as soon as there is a target: XLIFF 2.0, section 4.3.1.36
+            self.edits.append((at, at, f' trgLang="{self.languages.target}"'))
+
+    def unit(self, unit: Element) -> None:
+        source, target = unit.child("source"), unit.child("target")
+        if source is None or not is_translatable(unit):
+            self.kept += 1
+            return
+        state = next((owner for owner in (target, unit) if owner and owner.get("state")), None)
+        is_waiting = state is not None and state.get("state") in STATES
+        if target and self.text[slice(*target.inside)].strip() and not is_waiting:
+            self.kept += 1
+            return
+        if state is not None and is_waiting:
+            value, start, end = state.first.attributes()["state"]
+            if state is unit or state.last is not state.first:  # an empty <target/> is written anew, below
+                self.edits.append((start, end, STATES[value]))
+        raw = self.text[slice(*source.inside)]
+        name = source.first.text[1:].split("source")[0] + "target"  # with its namespace's prefix
+        if target is None:
+            after = (unit.child("seg-source") or source).end
+            before = f"{self.space_before(source.start)}<{name}>"
+            self.add(after, after, self.parts(*source.inside), raw, before=before, after=f"</{name}>")
+        elif target.last is target.first:
+            first = target.first.text.removesuffix("/>").rstrip() + ">"
+            self.add(target.start, target.end, self.parts(*source.inside), raw, before=first, after=f"</{name}>")
+        else:
+            self.add(*target.inside, self.parts(*source.inside), raw)
+
+
+def element_version(root: Element) -> float:
+    try:
+        return float(root.get("version"))
+    except ValueError:
+        return 1.2
+
+
+def is_translatable(element: Element | None) -> bool:
+    """As the nearest element says that says anything."""
+    while element is not None:
+        if said := element.get("translate"):
+            return said != "no"
+        element = element.parent
+    return True

@@ -1,0 +1,150 @@
+"""Word files: paragraphs, tables, headers and footers are translated, runs keep their look, the rest its bytes."""
+
+import io
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qkv.documents import docx as module
+from qkv.documents import translate_file
+from qkv.errors import InputError
+
+docx = pytest.importorskip("docx")
+FIELD = (
+    '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText>PAGE</w:instrText></w:r>'
+    '<w:r><w:fldChar w:fldCharType="separate"/></w:r><w:r><w:t>seven</w:t></w:r>'
+    '<w:r><w:fldChar w:fldCharType="end"/></w:r>'
+)
+
+
+def write(path: Path) -> None:
+    """As a person would: a heading, formatted text, a link, a table, a picture's worth of XML, header and footer."""
+    document = docx.Document()
+    document.add_heading("A fine title", 1)
+    paragraph = document.add_paragraph("A ")
+    paragraph.add_run("red").bold = True
+    paragraph.add_run(" car & ")
+    paragraph.add_run("a {x}").italic = True
+    paragraph.add_run(" house.\tTabbed\nbroken")
+    document.add_paragraph("42")
+    document.add_paragraph("")
+    table = document.add_table(2, 2)
+    table.cell(0, 0).text, table.cell(1, 1).text = "in a cell", "7"
+    document.sections[0].header.paragraphs[0].text = "the header"
+    document.sections[0].footer.paragraphs[0].text = "the footer"
+    document.save(str(path))
+
+
+@pytest.fixture
+def files(tmp_path: Path, upper: Any) -> tuple[Path, Path]:
+    write(tmp_path / "a.docx")
+    report = translate_file(upper, tmp_path / "a.docx", tmp_path / "b.docx")
+    assert (report.translated, report.kept, report.remarks) == (5, 2, [])
+    assert len(upper.calls) == 1
+    return tmp_path / "a.docx", tmp_path / "b.docx"
+
+
+def look(path: Path) -> list[tuple[str, bool | None, bool | None]]:
+    """Each letter with its formatting."""
+    return [
+        (letter, run.bold, run.italic)
+        for paragraph in docx.Document(str(path)).paragraphs
+        for run in paragraph.runs
+        for letter in run.text
+    ]
+
+
+def test_letters_keep_their_formatting(files: tuple[Path, Path]) -> None:
+    before, after = look(files[0]), look(files[1])
+    assert [(letter.upper(), *rest) for letter, *rest in before] == [(letter.upper(), *rest) for letter, *rest in after]
+    assert "".join(letter for letter, *_ in after) == "A FINE TITLEA RED CAR & A {x} HOUSE.\tTABBED\nBROKEN42"
+
+
+def test_tables_headers_and_footers(files: tuple[Path, Path]) -> None:
+    document = docx.Document(str(files[1]))
+    assert [cell.text for row in document.tables[0].rows for cell in row.cells] == ["IN A CELL", "", "", "7"]
+    assert document.sections[0].header.paragraphs[0].text == "THE HEADER"
+    assert document.sections[0].footer.paragraphs[0].text == "THE FOOTER"
+    assert [p.style.name for p in document.paragraphs] == [
+        p.style.name for p in docx.Document(str(files[0])).paragraphs
+    ]
+
+
+def test_the_rest_is_the_same_bytes(files: tuple[Path, Path]) -> None:
+    before, after = (zipfile.ZipFile(path) for path in files)
+    assert before.namelist() == after.namelist()
+    for name in before.namelist():
+        old, new = before.read(name), after.read(name)
+        if not re.fullmatch(r"word/(document|header\d|footer\d)\.xml", name):
+            assert old == new, name
+        else:
+            outside = [re.sub(rb"<w:r>.*?</w:r>", b"", xml, flags=re.DOTALL) for xml in (old, new)]
+            assert outside[0] == outside[1], name
+
+
+def paragraph_of(inner: str, tmp_path: Path, translator: Any) -> str:
+    """What becomes of the content of one paragraph."""
+    write(tmp_path / "a.docx")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(tmp_path / "a.docx") as old, zipfile.ZipFile(packed, "w") as new:
+        for info in old.infolist():
+            data = old.read(info)
+            if info.filename == "word/document.xml":
+                data = re.sub(
+                    rb"<w:body>.*</w:body>", f"<w:body><w:p>{inner}</w:p></w:body>".encode(), data, flags=re.DOTALL
+                )
+            new.writestr(info, data)
+    (tmp_path / "c.docx").write_bytes(packed.getvalue())
+    translate_file(translator, tmp_path / "c.docx", tmp_path / "d.docx")
+    with zipfile.ZipFile(tmp_path / "d.docx") as archive:
+        found = re.search(r"<w:p>(.*)</w:p></w:body>", archive.read("word/document.xml").decode(), re.DOTALL)
+    return found[1] if found else ""
+
+
+def test_fields_links_and_corrections(tmp_path: Path, upper: Any) -> None:
+    start = '<w:pPr><w:jc w:val="left"/></w:pPr><w:bookmarkStart w:id="0" w:name="stay"/>'
+    link = '<w:hyperlink r:id="rId1" w:history="1"><w:r><w:t>a link</w:t></w:r></w:hyperlink>'
+    deleted = "<w:del><w:r><w:delText>stay</w:delText></w:r></w:del>"
+    inner = (
+        f'{start}<w:r><w:t xml:space="preserve">go to </w:t></w:r>{link}<w:r><w:t> on page </w:t></w:r>{FIELD}{deleted}'
+    )
+    found = paragraph_of(inner, tmp_path, upper)
+    assert found.startswith(start)
+    for kept in (FIELD, deleted, '<w:hyperlink r:id="rId1" w:history="1">'):
+        assert found.count(kept) == 1
+    text = "".join(re.findall(r"<w:t[^>]*>([^<]*)<", found))
+    assert text == "GO TO A LINK ON PAGE seven"
+    assert "A LINK</w:t></w:r></w:hyperlink>" in found
+
+
+def test_words_that_were_cut_in_runs_are_whole(tmp_path: Path, upper: Any) -> None:
+    paragraph_of("<w:r w:rsidR='1'><w:t>hel</w:t></w:r><w:r w:rsidR='2'><w:t>lo you</w:t></w:r>", tmp_path, upper)
+    assert "hello you" in upper.calls[-1]
+
+
+def test_a_bomb_is_refused(tmp_path: Path, upper: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", b" " * 10**6)
+    (tmp_path / "a.docx").write_bytes(packed.getvalue())
+    monkeypatch.setattr(module, "LARGEST", 10**5)
+    with pytest.raises(InputError, match=r"a\.docx unpacks to 1,000,000 bytes in 1 files, where a document"):
+        translate_file(upper, tmp_path / "a.docx", tmp_path / "b.docx")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "sentence"),
+    [
+        ("other.xml", b"<a/>", "a.docx has no word/document.xml in it; save it as a Word document"),
+        ("word/document.xml", b"<w:document>", r"a.docx \(word/document.xml\) line 1 is not sound XML"),
+        ("word/document.xml", b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', r"\(word/document.xml\) uses XML entities"),
+    ],
+)
+def test_mistakes(name: str, data: bytes, sentence: str, tmp_path: Path, upper: Any) -> None:
+    with zipfile.ZipFile(tmp_path / "a.docx", "w") as archive:
+        archive.writestr(name, data)
+    with pytest.raises(InputError, match=sentence):
+        translate_file(upper, tmp_path / "a.docx", tmp_path / "b.docx")
