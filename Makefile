@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint types unit browser page bench clean
+.PHONY: demo test test-slow lint types unit browser clients page bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/qkv demo
@@ -28,6 +28,8 @@ browser:
 	|| echo "no chromium here: the tests of the page will be skipped"
 
 # Real clients of the server, and axe, which looks for what keeps people out of a page.
+clients: build/clients/ready
+
 build/clients/ready:
 	@mkdir -p build/clients
 	@if command -v npm > /dev/null; then \

@@ -1,4 +1,4 @@
-"""qkv quantize and --engine: eight bits that are checked before they are kept, and the fastest engine by measurement."""
+"""qkv quantize and --engine: eight bits, checked before they are kept; and the fastest engine by measurement."""
 
 import json
 import shutil
@@ -22,7 +22,9 @@ def test_a_trained_model_is_quantised_and_translates(qkv: Any, copy: Path) -> No
     assert "of the tokens are the same" in result.out
     assert (copy / FILE).exists()
     lines = "".join(f"{i} {j}\n" for i in range(10) for j in range(10))
-    exact, rounded = (qkv("translate", "--model", copy, "--engine", name, stdin=lines).out for name in ("native", "int8"))
+    exact, rounded = (
+        qkv("translate", "--model", copy, "--engine", name, stdin=lines).out for name in ("native", "int8")
+    )
     same = [a == b for a, b in zip(exact.splitlines(), rounded.splitlines(), strict=True)]
     assert sum(same) > 80
 
@@ -46,9 +48,7 @@ def test_a_model_that_loses_more_than_the_bound_is_refused_and_nothing_is_writte
     assert not (copy / FILE).exists()
 
 
-def test_a_model_that_says_something_else_is_refused(
-    qkv: Any, copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_says_something_else_is_refused(qkv: Any, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges from other numbers than those that come: everything is cut to nearly nothing."""
     from qkv.decoding.int8 import Watched
 

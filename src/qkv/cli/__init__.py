@@ -5,7 +5,20 @@ import sys
 
 from cyclopts import CycloptsError
 
-from qkv.cli import compare, explain, show, train, translate, why  # noqa: F401 - their commands join
+from qkv.cli import (  # noqa: F401 - their commands join
+    align,
+    compare,
+    explain,
+    export,
+    look,
+    picture,
+    quantize,
+    serve,
+    show,
+    train,
+    translate,
+    why,
+)
 from qkv.cli.app import app
 from qkv.errors import InputError, nearest
 from qkv.models import MODELS

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 from qkv.decoding import Translator
@@ -240,10 +241,12 @@ def link(translator: Translates, pieces: list[Piece], known: Known) -> LinksOf:
 
 def aligned(translator: Translates, pairs: list[tuple[str, str]]) -> list[Links]:
     """By the model's attention; in proportion where there is none to read, or a text is too long for the model."""
-    if not isinstance(translator, Translator):
+    find = partial(align, translator) if isinstance(translator, Translator) else getattr(translator, "align", None)
+    if find is None:
         return [in_proportion(*pair) for pair in pairs]
     try:
-        return align(translator, pairs)
+        links: list[Links] = find(pairs)
+        return links
     except InputError:
         if len(pairs) > 1:
             return [links for pair in pairs for links in aligned(translator, [pair])]

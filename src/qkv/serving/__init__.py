@@ -1,1 +1,25 @@
 """The server: engine queue, HTTP routes and the page."""
+
+from qkv.serving.app import ROUTES, make_app
+from qkv.serving.glossary import Glossary, read_glossaries
+from qkv.serving.limits import Limits
+from qkv.serving.models import Models, Served
+from qkv.serving.queue import Queue, Queued
+from qkv.serving.server import serve
+from qkv.serving.service import Service
+from qkv.serving.suggestions import Suggestions
+
+__all__ = [
+    "ROUTES",
+    "Glossary",
+    "Limits",
+    "Models",
+    "Queue",
+    "Queued",
+    "Served",
+    "Service",
+    "Suggestions",
+    "make_app",
+    "read_glossaries",
+    "serve",
+]

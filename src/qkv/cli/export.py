@@ -1,0 +1,157 @@
+"""qkv export: a model folder in another program's format, checked before it is put in its place."""
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv.cli.app import app, out
+from qkv.convert import EXPORTS, OnnxModel, exporting, need
+from qkv.data.shards import Corpus
+from qkv.decoding import Search, Translator, beam_search, greedy, padded
+from qkv.decoding.agreement import Agreement, Decode, agreement
+from qkv.decoding.ctranslate2 import CTranslate2
+from qkv.decoding.engine import longest_targets
+from qkv.errors import InputError, nearest
+from qkv.text.doctor import normalise
+from qkv.text.lines import read_lines
+from qkv.text.tokenizer import EOS, UNK
+
+SENTENCES = 100  # of the validation set, to check with
+TIE = 1e-3  # log p: a hundred times what float32 sums differ by in another order
+ROUGH = 0.05  # the mean that rounded weights may cost: log p of a token, or score of a sentence
+
+
+@app.command
+def export(
+    model: Path, folder: Path | None = None, *, to: str, quantization: str = "", check: Path | None = None
+) -> None:
+    """Write a model in another program's format, and check that it translates as qkv does.
+
+    For example:
+      qkv export model --to ctranslate2 model-ct2 --quantization int8
+      qkv export model --to onnx model-onnx
+      qkv export model --to huggingface model-hf --check test.en
+
+    Parameters
+    ----------
+    model
+        The model folder.
+    folder
+        The folder to write; inside the model folder, under the format's name, if none.
+    to
+        ctranslate2, onnx or huggingface.
+    quantization
+        With ctranslate2: int8, int16, float16, bfloat16 or a mixture such as int8_float16.
+    check
+        Sentences to check with, one on a line; some of the validation set, or random ones, if none.
+    """
+    if to not in EXPORTS:
+        raise InputError(f"unknown format {to!r}; {nearest(to, EXPORTS)}")
+    target = folder or model / to
+    if target.resolve() == model.resolve():
+        raise InputError(f"{target} is the model folder itself; name another folder")
+    translator = Translator.load(model)
+    kinds, sources = sources_to_check(translator, model, check)
+    given = (translator.model, translator.tokenizer, translator.about, quantization)
+    with exporting(to, model, target, *given) as written:
+        theirs = DECODERS[to](written, translator)
+        for found in [] if theirs is None else compared(translator, sources, theirs, to):
+            out.print(f"{found} ({kinds})")
+            refuse(found, quantization)
+    out.print(f"wrote {target}")
+    if theirs is None:
+        print("it was not checked, since transformers is not installed; pip install transformers", file=sys.stderr)
+
+
+def sources_to_check(translator: Translator, model: Path, check: Path | None) -> tuple[str, list[list[int]]]:
+    """Ids of sentences, and what they are; those too long for the model are left out."""
+    tokenizer, valid = translator.tokenizer, model / "training" / "data" / "valid"
+    if check is not None:
+        found = [tokenizer.encode(line) for text in read_lines(check) if (line := normalise(text))]
+        kinds = f"of {check}"
+    elif valid.exists():
+        corpus = Corpus.open(valid, tokenizer.fingerprint)
+        shard = corpus.shard(0)
+        found = [shard.source(row).tolist() for row in range(min(SENTENCES, len(shard)))]
+        kinds = "of the validation set"
+    else:
+        rng = random.Random(1)
+        found = [rng.choices(range(UNK + 1, len(tokenizer)), k=rng.randint(1, 20)) for _ in range(SENTENCES // 4)]
+        kinds = "of random tokens"
+    fitting = [ids for ids in found if 0 < len(ids) <= translator.longest]
+    if not fitting:
+        raise InputError(f"there is no sentence to check with in {check or valid}; give a file of them with --check")
+    return kinds, fitting
+
+
+def compared(translator: Translator, sources: list[list[int]], theirs: Decode, to: str) -> list[Agreement]:
+    alpha = 0.0 if to == "huggingface" else 1.0  # generate ranks by log p / length^p, which is ours with neither
+    return [agreement(translator.model, sources, theirs, Search(beam=beam, alpha=alpha)) for beam in (1, 5)]
+
+
+def refuse(found: Agreement, quantization: str) -> None:
+    if not found.sentences:
+        raise InputError(
+            "the export was removed, since the model ends none of the sentences to check with by itself; "
+            "give sentences that it can translate with --check"
+        )
+    is_rounded = quantization not in ("", "float32")
+    if found.mean > ROUGH if is_rounded else found.worst > TIE:
+        raise InputError(
+            f"the export does not translate as qkv does ({found}) and was removed; "
+            + ("choose a finer quantization" if is_rounded else "please report this, with the model's config.json")
+        )
+
+
+# -- how each format translates --------------------------------------------------------------------------------------
+
+
+def by_ctranslate2(folder: Path, translator: Translator) -> Decode:
+    engine = CTranslate2(folder, translator.model, translator.tokenizer)
+    return lambda sources, how: [some[0].tokens for some in engine.decode(sources, how)]
+
+
+def by_onnx(folder: Path, translator: Translator) -> Decode:
+    graphs = OnnxModel(folder)
+
+    def decode(sources: list[list[int]], how: Search) -> list[list[int]]:
+        src, limits = padded(sources), longest_targets(sources, translator.model.config.max_length)
+        if how.beam == 1:
+            return [one.tokens for one in greedy(graphs, src, limits)]
+        return [some[0].tokens for some in beam_search(graphs, src, limits, beam=how.beam, alpha=how.alpha)]
+
+    return decode
+
+
+def by_transformers(folder: Path, translator: Translator) -> Decode | None:
+    """None where transformers is not installed: writing its format does not need it."""
+    try:
+        transformers = need("transformers", "transformers")
+    except InputError:
+        return None
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    theirs: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True)
+
+    def decode(sources: list[list[int]], how: Search) -> list[list[int]]:
+        src = padded(sources)
+        most = max(longest_targets(sources, translator.model.config.max_length))
+        with torch.inference_mode():
+            rows = theirs.generate(
+                input_ids=src, attention_mask=(src != 0).long(), num_beams=how.beam, do_sample=False,
+                max_new_tokens=most, length_penalty=0.0, early_stopping=how.beam > 1,
+            ).tolist()  # fmt: skip
+        return [row[1 : row.index(EOS)] if EOS in row else row[1:] for row in rows]
+
+    return decode
+
+
+DECODERS: dict[str, Callable[[Path, Translator], Decode | None]] = {
+    "ctranslate2": by_ctranslate2,
+    "onnx": by_onnx,
+    "huggingface": by_transformers,
+}

@@ -1,0 +1,87 @@
+"""qkv serve: a translation server with a page, LibreTranslate's API and our own."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from qkv.cli.app import MULTIPLE, app
+from qkv.errors import InputError
+
+
+@app.command
+def serve(
+    *,
+    model: Annotated[list[Path] | None, MULTIPLE] = None,
+    host: str = "127.0.0.1",
+    port: int = 5000,
+    api_key: str | None = None,
+    glossary: Path | None = None,
+    suggestions: Path | None = None,
+    characters: int = 20_000,
+    items: int = 100,
+    queue: int = 1024,
+    requests: int = 128,
+    per_minute: int = 0,
+    seconds: int = 60,
+    file_bytes: int = 2_097_152,
+    device: str = "cpu",
+) -> None:
+    """Serve models over HTTP: a page to look inside, LibreTranslate's API, and our own under /api.
+
+    For example:
+      qkv serve --model model
+      qkv serve --model en-de de-en --port 8000 --glossary terms.csv
+      QKV_API_KEY=secret qkv serve --model model --host 0.0.0.0
+
+    With a key, open the page as http://HOST:PORT/?api_key=KEY.
+
+    Parameters
+    ----------
+    model
+        One or more model folders; each translates the pair of languages that it was trained for.
+    host
+        The address to listen on; 0.0.0.0 is for everybody who can reach this machine.
+    port
+        The port; 0 takes a free one.
+    api_key
+        Every request must carry this key; the environment's QKV_API_KEY, unless given.
+    glossary
+        A file of pairs, source term and target term: translations use these terms.
+    suggestions
+        Keep better translations that people send in this file (.jsonl), to train with.
+    characters
+        Most characters of one request.
+    items
+        Most texts of one request.
+    queue
+        Most sentences that wait.
+    requests
+        Most requests that are answered at the same time.
+    per_minute
+        Most requests of one client in a minute; 0 for any number.
+    seconds
+        Longest time to an answer.
+    file_bytes
+        Largest file to translate.
+    device
+        cpu, cuda or mps.
+    """
+    try:
+        from qkv import serving
+    except ImportError as error:
+        raise InputError(f"qkv serve needs {error.name}; pip install 'qkv[serve,formats]'") from None
+    limits = serving.Limits(
+        characters=characters, items=items, queue=queue, requests=requests, per_minute=per_minute, seconds=seconds,
+        file_bytes=file_bytes,
+    )  # fmt: skip
+    serving.serve(
+        serving.Service(
+            models := serving.Models.load(model or [Path("model")], device),
+            limits=limits,
+            key=os.environ.get("QKV_API_KEY", "") if api_key is None else api_key,
+            glossaries=serving.read_glossaries(glossary, models) if glossary else {},
+            suggestions=serving.Suggestions(suggestions) if suggestions else None,
+        ),
+        host,
+        port,
+    )

@@ -1,0 +1,174 @@
+"""Our own API, under /api: translations with all that the model did, and the models themselves."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from starlette.responses import JSONResponse, Response
+
+from qkv.config import from_tree
+from qkv.documents import translate_text
+from qkv.look.explain import Which
+from qkv.look.view import architecture_view, curves_view, explain_view, model_view, positions_view, view
+from qkv.serving.glossary import Glossed
+from qkv.serving.languages import name_of
+from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, texts_of
+from qkv.serving.models import Served
+from qkv.serving.queue import check_search
+from qkv.serving.service import Asked, Entry
+
+PARTS = {
+    "tokens": ["source_tokens", "target_tokens", "token_scores"],
+    "alignment": ["source_words", "target_words", "alignment"],
+    "attention": ["attention"],
+    "steps": ["steps"],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """Which attention to give; what is left out means all."""
+
+    kind: Literal["encoder", "decoder", "memory"] | None = None
+    layer: int | None = None  # counted from 0, as in the answer
+    head: int | None = None  # counted from 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateAndLook:
+    """What POST /api/translate reads. With tokens, alignment, attention or steps, each text is one sentence."""
+
+    q: str | list[str]
+    source: str = AUTO
+    target: str | None = None
+    model: str | None = None
+    beam: int = 5
+    alpha: float = 1.0
+    n_best: int = 1
+    tokens: bool = False
+    alignment: bool = False
+    attention: bool | Attention = False
+    steps: bool = False
+    api_key: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain:
+    """What POST /api/explain reads: a sentence, and the head of the block to go through step by step."""
+
+    q: str
+    model: str | None = None
+    stack: Which = "encoder"
+    layer: int = 1  # layers and heads are counted from 1 here, as a person does
+    head: int = 1
+    api_key: str | None = None
+
+
+def about(served: Served) -> dict[str, Any]:
+    names = {"source_name": name_of(served.source), "target_name": name_of(served.target)}
+    own = {"name": served.name, "source": served.source, "target": served.target}
+    return model_view(served.translator) | own | names
+
+
+async def models(asked: Asked) -> Response:
+    return JSONResponse({"models": [about(served) for served in asked.service.models.served]})
+
+
+def chosen(asked: Asked, wish: TranslateAndLook, text: str) -> Served | None:
+    """The model that was named; else the one for the pair, with the first model's target where none is given."""
+    models = asked.service.models
+    if wish.model is not None:
+        return models.named(wish.model)
+    language = found_languages(asked, wish.source, [text])[0]["language"]
+    return model_for(asked, language, wish.target or models.served[0].target)
+
+
+async def translate(asked: Asked) -> Response:
+    wish = from_tree(TranslateAndLook, asked.values, "request")
+    texts, _ = texts_of(asked)
+    how = {"beam": wish.beam, "alpha": wish.alpha, "n_best": wish.n_best}
+    check_search(asked.service.limits, how)
+    looks = wish.tokens or wish.alignment or bool(wish.attention) or wish.steps
+
+    async def one(text: str) -> dict[str, Any]:
+        served = await asked.thread(lambda: chosen(asked, wish, text))
+        if served is None:
+            return plain(text, text)
+        asked.service.metrics.characters.labels(served.name).inc(len(text))
+        if looks:
+            found = await asked.alone(lambda: view(served.translator, text, **how))
+            return wished(found, wish) | {"model": about(served)}
+        return await asked.thread(lambda: translated(served, asked.translator(served), text, how))
+
+    return JSONResponse({"translations": await asyncio.gather(*map(one, texts))})
+
+
+def wished(found: dict[str, Any], wish: TranslateAndLook) -> dict[str, Any]:
+    """Of a whole view, what was asked for."""
+    parts = {"tokens": wish.tokens, "alignment": wish.alignment, "attention": bool(wish.attention), "steps": wish.steps}
+    left_out = {key for part, keys in PARTS.items() if not parts[part] for key in keys}
+    kept = {key: value for key, value in found.items() if key not in left_out}
+    if isinstance(wish.attention, Attention):
+        kept["attention"] = [one for given in found["attention"] if (one := narrowed(given, wish.attention))]
+    return kept
+
+
+def narrowed(given: dict[str, Any], asked: Attention) -> dict[str, Any] | None:
+    if asked.kind not in (None, given["kind"]) or asked.layer not in (None, given["layer"]):
+        return None
+    if asked.head is None:
+        return given
+    weights = given["weights"][asked.head : asked.head + 1] if asked.head >= 0 else []
+    return given | {"heads": len(weights), "weights": weights}
+
+
+def translated(served: Served, translator: Glossed, text: str, how: dict[str, Any]) -> dict[str, Any]:
+    """The short form: no look inside, any number of lines, through the queue with everybody else's."""
+    found = translate_text(translator, [text], **how)[0]
+    terms = [{"source": term.source, "target": term.target, "used": used} for term, used in translator.asked]
+    return plain(text, found.text) | {
+        "model": about(served),
+        "alternatives": [{"text": other} for other in found.alternatives],
+        "remarks": found.remarks,
+        "glossary": terms,
+    }
+
+
+def plain(text: str, translation: str) -> dict[str, Any]:
+    return {"model": None, "text": text, "translation": translation, "alternatives": [], "remarks": [], "glossary": []}
+
+
+def served_at(asked: Asked) -> Served:
+    return asked.service.models.named(asked.request.path_params["name"])
+
+
+async def positions(asked: Asked) -> Response:
+    served = served_at(asked)
+    return JSONResponse(await asked.alone(lambda: positions_view(served.translator)))
+
+
+async def architecture(asked: Asked) -> Response:
+    return JSONResponse(architecture_view(served_at(asked).translator))
+
+
+async def curves(asked: Asked) -> Response:
+    served = served_at(asked)
+    return JSONResponse(await asked.thread(lambda: curves_view(served.folder)))
+
+
+async def explain(asked: Asked) -> Response:
+    wish = from_tree(Explain, asked.values, "request")
+    text = bounded(asked, field(asked, "q"))
+    served = asked.service.models.served[0] if wish.model is None else asked.service.models.named(wish.model)
+    translator, which = served.translator, (wish.stack, wish.layer, wish.head)
+    return JSONResponse(await asked.alone(lambda: explain_view(translator, text, *which)))
+
+
+ROUTES = [
+    Entry("GET", "/api/models", models, "The models of this server."),
+    Entry("GET", "/api/models/{name}/positions", positions, "The position encodings of a model."),
+    Entry("GET", "/api/models/{name}/architecture", architecture, "The boxes that a model is made of."),
+    Entry("GET", "/api/models/{name}/curves", curves, "How its training went."),
+    Entry("POST", "/api/translate", translate, "Translate, and look inside.", TranslateAndLook),
+    Entry("POST", "/api/explain", explain, "One head of one block, computed step by step.", Explain),
+]

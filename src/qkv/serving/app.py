@@ -1,0 +1,117 @@
+"""The application: every route behind one door that counts, checks the key, and has a sentence for what goes wrong."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from qkv import __version__
+from qkv.errors import InputError
+from qkv.serving.api import ROUTES as API
+from qkv.serving.libre import ROUTES as LIBRE
+from qkv.serving.openapi import describe
+from qkv.serving.reading import read
+from qkv.serving.refusal import Refusal
+from qkv.serving.service import COOKIE, Asked, Entry, Service
+from qkv.serving.static import ROUTES as STATIC
+
+ROUTES: list[Entry] = [*LIBRE, *API, *STATIC]
+HEADERS = {
+    b"access-control-allow-origin": b"*",
+    b"content-security-policy": b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    b"referrer-policy": b"no-referrer",
+    b"x-content-type-options": b"nosniff",
+}
+PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST, OPTIONS",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+    "Access-Control-Max-Age": "86400",
+}
+log = logging.getLogger("qkv.serving")
+
+
+def make_app(service: Service) -> Starlette:
+    """The ASGI application of a service, which whoever made it closes."""
+    routes = [Route(entry.path, endpoint(service, entry), methods=[entry.method]) for entry in ROUTES]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: no_route})
+    app.router.redirect_slashes = False
+    app.state.description = describe(ROUTES, __version__)
+    app.add_middleware(Door)
+    return app
+
+
+def endpoint(service: Service, entry: Entry) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        started = time.perf_counter()
+        service.active += 1
+        service.metrics.active.set(service.active)
+        try:
+            response = await answered(service, entry, request)
+        finally:
+            service.active -= 1
+            service.metrics.active.set(service.active)
+        service.metrics.requests.labels(entry.path, str(response.status_code)).inc()
+        service.metrics.seconds.labels(entry.path).observe(time.perf_counter() - started)
+        return response
+
+    return answer
+
+
+async def answered(service: Service, entry: Entry, request: Request) -> Response:
+    """The answer, or a sentence; never a traceback."""
+    client = request.client.host if request.client else ""
+    try:
+        service.admit(client)
+        values = await read(request, service.limits)
+        service.check_key(request, values.get("api_key"))
+        return remembering(service, request, await entry.handle(Asked(service, request, values, client)))
+    except Refusal as refusal:
+        headers = {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else None
+        return JSONResponse({"error": refusal.sentence}, refusal.status, headers)
+    except InputError as error:
+        return JSONResponse({"error": str(error)}, 400)
+    except Exception:
+        log.exception("an answer to %s %s failed", entry.method, entry.path)
+        return JSONResponse({"error": "something went wrong inside the server; its log says what"}, 500)
+
+
+def remembering(service: Service, request: Request, response: Response) -> Response:
+    """A browser that opens the page with ?api_key=... keeps the key for the page's own files and requests."""
+    if service.key and request.url.path == "/" and request.query_params.get("api_key"):
+        response.set_cookie(COOKIE, service.key, httponly=True, samesite="strict")
+    return response
+
+
+async def no_route(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    sentence = {
+        404: "there is nothing at this address; GET /spec lists what there is",
+        405: f"{request.method} is not for this address; GET /spec says which method is",
+    }.get(status, "the request cannot be answered")
+    return JSONResponse({"error": sentence}, status, getattr(error, "headers", None))
+
+
+class Door:
+    """Headers that every answer has, and the answer to a browser that asks before a request from another site."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *HEADERS.items()]
+            await send(message)
+
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+        elif scope["method"] == "OPTIONS":
+            await Response(status_code=204, headers=PREFLIGHT)(scope, receive, with_headers)
+        else:
+            await self.app(scope, receive, with_headers)

@@ -1,0 +1,243 @@
+"""LibreTranslate's API: its fields, its answers and its errors, so that its clients work unchanged."""
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from starlette.datastructures import UploadFile
+from starlette.responses import JSONResponse, Response
+
+from qkv.decoding import Search
+from qkv.documents import FORMATS, translate_file, translate_html, translate_text
+from qkv.serving.detect import detect, is_emoji
+from qkv.serving.languages import find, name_of
+from qkv.serving.models import Served
+from qkv.serving.refusal import Refusal
+from qkv.serving.service import Asked, Entry
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Translate:
+    """What POST /translate reads, from JSON, a form or the query; other fields are passed over."""
+
+    q: str | list[str]
+    source: str
+    target: str
+    format: str = "text"
+    alternatives: int = 0
+    api_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Detect:
+    """What POST /detect reads."""
+
+    q: str
+    api_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Suggest:
+    """What POST /suggest reads: a text and a better translation of it."""
+
+    q: str
+    s: str
+    source: str
+    target: str
+    api_key: str | None = None
+
+
+def field(asked: Asked, name: str) -> str:
+    """A field that must be there and be text."""
+    value = asked.values.get(name)
+    if value is None or value == "" or value == []:
+        raise Refusal(400, f"Invalid request: missing {name} parameter")
+    if not isinstance(value, str):
+        raise Refusal(400, f"Invalid request: {name} must be a text")
+    return value
+
+
+def texts_of(asked: Asked) -> tuple[list[str], bool]:
+    """The texts of q, and whether it was a list."""
+    q = asked.values.get("q")
+    if not isinstance(q, list) or not q:
+        return [bounded(asked, field(asked, "q"))], False
+    if not all(isinstance(text, str) for text in q):
+        raise Refusal(400, "Invalid request: q must be a text or a list of texts")
+    limits = asked.service.limits
+    if len(q) > limits.items:
+        raise Refusal(400, f"Invalid request: request ({len(q)}) exceeds batch limit ({limits.items})")
+    bounded(asked, "".join(q))
+    return q, True
+
+
+def bounded(asked: Asked, text: str) -> str:
+    limit = asked.service.limits.characters
+    if len(text) > limit:
+        raise Refusal(400, f"Invalid request: request ({len(text)}) exceeds text limit ({limit})")
+    return text
+
+
+def count_of_alternatives(asked: Asked) -> int:
+    given = asked.values.get("alternatives") or 0
+    most = asked.service.limits.alternatives - 1  # the translation itself is one
+    if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 10:
+        given = int(given)
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise Refusal(400, "Invalid request: alternatives must be a whole number of 0 or more")
+    if given > most:
+        raise Refusal(400, f"Invalid request: alternatives ({given}) exceed the limit ({most})")
+    return given
+
+
+def found_languages(asked: Asked, source: str, texts: list[str]) -> list[dict[str, Any]]:
+    """For each text its language: the one that was said, or the one that is detected."""
+    models = asked.service.models
+    if source.strip().lower() != AUTO:
+        return [{"language": models.code(source)}] * len(texts)
+    return [detect(text, models.codes)[0] for text in texts]
+
+
+def model_for(asked: Asked, language: str, target: str) -> Served | None:
+    """None where the text is to come back as it is. What nobody can tell is read as the first model's language."""
+    models = asked.service.models
+    return models.pair(language if find(language, models.codes) else models.sources[0], target)
+
+
+async def translate(asked: Asked) -> Response:
+    texts, several = texts_of(asked)
+    source, target, kind = field(asked, "source"), field(asked, "target"), asked.values.get("format") or "text"
+    if kind not in ("text", "html"):
+        raise Refusal(400, f"{str(kind)[:40]} format is not supported")
+    alternatives = count_of_alternatives(asked)
+    asked.service.models.code(target)
+
+    def work() -> dict[str, Any]:
+        languages = found_languages(asked, source, texts)
+        done = [(text, list[str]()) for text in texts]
+        groups: dict[str, list[int]] = {}
+        for i, (text, language) in enumerate(zip(texts, languages, strict=True)):
+            served = None if is_emoji(text) else model_for(asked, language["language"], target)
+            if served:
+                groups.setdefault(served.name, []).append(i)
+        for name, members in groups.items():
+            found = translated(asked, asked.service.models.named(name), [texts[i] for i in members], kind, alternatives)
+            for i, one in zip(members, found, strict=True):
+                done[i] = one
+        answer: dict[str, Any] = {"translatedText": [text for text, _ in done]}
+        if source.strip().lower() == AUTO:
+            answer["detectedLanguage"] = languages
+        if alternatives:
+            answer["alternatives"] = [others for _, others in done]
+        return answer if several else {name: value[0] for name, value in answer.items()}
+
+    return JSONResponse(await asked.thread(work))
+
+
+def translated(
+    asked: Asked, served: Served, texts: list[str], kind: str, alternatives: int
+) -> list[tuple[str, list[str]]]:
+    """Each text's translation, and others of it; of HTML there are none."""
+    translator = asked.translator(served)
+    asked.service.metrics.characters.labels(served.name).inc(sum(map(len, texts)))
+    if kind == "html":
+        whole = [text.replace("\0", "\ufffd") for text in texts]  # as HTML itself reads a NUL
+        return [(text, []) for text in translate_html(translator, whole)]
+    how = {"beam": max(Search.beam, alternatives + 1), "n_best": alternatives + 1}
+    results = translate_text(translator, texts, **how)
+    return [(one.text, [other for other in one.alternatives if other != one.text]) for one in results]
+
+
+async def detect_language(asked: Asked) -> Response:
+    text = bounded(asked, field(asked, "q"))
+    return JSONResponse(await asked.thread(lambda: detect(text, asked.service.models.codes)))
+
+
+async def languages(asked: Asked) -> Response:
+    return JSONResponse(asked.service.models.languages())
+
+
+async def health(asked: Asked) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+async def settings(asked: Asked) -> Response:
+    """GET /frontend/settings, as a page of LibreTranslate's reads it."""
+    service = asked.service
+    first = service.models.served[0]
+    return JSONResponse(
+        {
+            "charLimit": service.limits.characters,
+            "frontendTimeout": 500,  # milliseconds after the last key, as there
+            "apiKeys": bool(service.key),
+            "keyRequired": bool(service.key),
+            "suggestions": service.suggestions is not None,
+            "filesTranslation": True,
+            "supportedFilesFormat": sorted(FORMATS),
+            "language": {
+                "source": {"code": AUTO, "name": "Auto Detect"},
+                "target": {"code": first.target, "name": name_of(first.target)},
+            },
+        }
+    )
+
+
+async def suggest(asked: Asked) -> Response:
+    if asked.service.suggestions is None:
+        raise Refusal(403, "Suggestions are disabled on this server.")
+    text, better = bounded(asked, field(asked, "q")), bounded(asked, field(asked, "s"))
+    source, target = (asked.service.models.code(field(asked, name)) for name in ("source", "target"))
+    keep = asked.service.suggestions
+    await asked.thread(lambda: keep.add(source, target, text, better))
+    return JSONResponse({"success": True})
+
+
+async def send_file(asked: Asked) -> Response:
+    upload = asked.values.get("file")
+    if not isinstance(upload, UploadFile):
+        raise Refusal(400, "Invalid request: missing file parameter")
+    name = PurePath((upload.filename or "").replace("\\", "/")).name
+    source, target = field(asked, "source"), field(asked, "target")
+    suffix = next((end for end in sorted(FORMATS, key=len, reverse=True) if name.lower().endswith(end)), None)
+    if suffix is None:
+        raise Refusal(400, f"Invalid request: file format not supported; send one of {', '.join(sorted(FORMATS))}")
+    data = await upload.read()
+    if len(data) > asked.service.limits.file_bytes:
+        raise Refusal(413, f"the file has more than {asked.service.limits.file_bytes} bytes; send it in parts")
+
+    def work() -> str:
+        text = "" if data.startswith(b"PK") else data.decode("utf-8", "ignore")  # a packed file shows no letters
+        language = found_languages(asked, source, [text])[0]["language"]
+        served = model_for(asked, language, target)
+        uploads = asked.service.uploads
+        with uploads.new(data, suffix) as (path, result):
+            if served is None:
+                return uploads.keep(path, name)
+            translator = asked.translator(served, asked.service.limits.file_seconds)
+            translate_file(translator, path, result, name=name)
+            return uploads.keep(result, name)
+
+    one = await asked.thread(work)
+    return JSONResponse({"translatedFileUrl": f"{asked.request.base_url}download_file/{one}.{quote(name, safe='')}"})
+
+
+async def fetch_file(asked: Asked) -> Response:
+    one = asked.request.path_params["name"].partition(".")[0]
+    data, name = await asked.thread(lambda: asked.service.uploads.fetch(one))
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+ROUTES = [
+    Entry("POST", "/translate", translate, "Translate a text or a list of texts.", Translate),
+    Entry("POST", "/detect", detect_language, "The languages that a text may be in, likeliest first.", Detect),
+    Entry("GET", "/languages", languages, "The languages, and what each can be translated to."),
+    Entry("POST", "/translate_file", send_file, "Translate a file; the answer says where to fetch it, once."),
+    Entry("GET", "/download_file/{name}", fetch_file, "A translated file.", gives="application/octet-stream"),
+    Entry("POST", "/suggest", suggest, "Keep a better translation, to train with.", Suggest),
+    Entry("GET", "/frontend/settings", settings, "What a page needs to know of the server."),
+    Entry("GET", "/health", health, "Whether the server is up."),
+]

@@ -1,0 +1,37 @@
+"""What one request, one client and the whole server may ask for; every limit has a default."""
+
+from dataclasses import dataclass, fields
+
+from qkv.errors import InputError
+
+BYTES_OF_A_CHARACTER = 12  # at most: a character beyond U+FFFF is two escapes in JSON, four %XX in a form
+ENVELOPE = 2**16  # bytes of a request that are neither text nor file: names, boundaries, settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The server's limits. A request that passes one is refused with a sentence that names it."""
+
+    characters: int = 20_000  # of all texts of a request
+    items: int = 100  # texts in one request
+    alternatives: int = 10  # translations of one text
+    beam: int = 20
+    requests: int = 128  # answered at the same time
+    queue: int = 1024  # sentences that wait; half of them, if they are of one client
+    per_minute: int = 0  # requests of one client; 0 for any number
+    seconds: int = 60  # until a request has its answer
+    file_bytes: int = 2 * 2**20
+    file_seconds: int = 600
+    kept_files: int = 32  # translated files that wait to be fetched
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            least = 0 if field.name == "per_minute" else 1
+            if getattr(self, field.name) < least:
+                given = getattr(self, field.name)
+                raise InputError(f"the limit {field.name} is {given}, which lets nothing through; give 1 or more")
+
+    @property
+    def body_bytes(self) -> int:
+        """The largest body of a request without a file."""
+        return BYTES_OF_A_CHARACTER * self.characters + ENVELOPE

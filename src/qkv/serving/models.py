@@ -1,0 +1,81 @@
+"""The models that a server has loaded, and which one translates from a language to another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qkv.decoding import Translator
+from qkv.errors import InputError, nearest
+from qkv.serving.languages import UNKNOWN, find, name_of
+from qkv.serving.refusal import Refusal
+
+
+@dataclass(frozen=True)
+class Served:
+    """One model folder, loaded."""
+
+    name: str
+    folder: Path
+    translator: Translator
+
+    @property
+    def source(self) -> str:
+        return str(self.translator.about.get("source") or UNKNOWN)
+
+    @property
+    def target(self) -> str:
+        return str(self.translator.about.get("target") or UNKNOWN)
+
+
+class Models:
+    """In the order given: where two models translate the same pair, the first does, unless the other is named."""
+
+    def __init__(self, served: Sequence[Served]) -> None:
+        self.served = list(served)
+        self.sources = list(dict.fromkeys(one.source for one in served))
+        self.targets = list(dict.fromkeys(one.target for one in served))
+        self.codes = list(dict.fromkeys([*self.sources, *self.targets]))
+
+    @classmethod
+    def load(cls, folders: Sequence[Path], device: str = "cpu") -> "Models":
+        """Each is named after its folder; a second of the same name gets a number."""
+        if not folders:
+            raise InputError("no model was given; for example: qkv serve --model model")
+        served: list[Served] = []
+        for folder in folders:
+            name = Path(folder).resolve().name
+            same = sum(one.folder.resolve().name == name for one in served)
+            name = f"{name}-{same + 1}" if same else name
+            served.append(Served(name, Path(folder), Translator.load(folder, device)))
+        return cls(served)
+
+    def named(self, name: str) -> Served:
+        for one in self.served:
+            if one.name == name:
+                return one
+        known = nearest(name, [one.name for one in self.served])
+        raise Refusal(404, f"there is no model {name!r} on this server; {known}")
+
+    def code(self, asked: str) -> str:
+        """The server's own spelling of a language code."""
+        code = find(asked, self.codes)
+        if code is None:
+            raise Refusal(400, f"{asked[:40]} is not supported")  # LibreTranslate's sentence, as clients know it
+        return code
+
+    def pair(self, source: str, target: str) -> Served | None:
+        """The model from one code to another, or None where both are the same language and none translates it."""
+        source, target = self.code(source), self.code(target)
+        for one in self.served:
+            if (one.source, one.target) == (source, target):
+                return one
+        if source == target:
+            return None
+        names = f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})"
+        raise Refusal(400, names)
+
+    def languages(self) -> list[dict[str, Any]]:
+        """GET /languages: each with its targets, itself among them (such a text comes back as it is)."""
+        targets = {code: [one.target for one in self.served if one.source == code] for code in self.codes}
+        return [{"code": code, "name": name_of(code), "targets": sorted({code, *targets[code]})} for code in self.codes]

@@ -1,0 +1,75 @@
+"""The description of all routes in OpenAPI 3.1, made from the one table of them and the dataclasses of their bodies."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from qkv.serving.service import ABOUT_PAGE, Entry
+
+ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+REFUSED = {
+    "400": "The request cannot be answered as it is; the sentence says why.",
+    "401": "This server needs an API key.",
+    "403": "The API key is wrong, or this is switched off.",
+    "404": "There is no such model or file.",
+    "408": "The request took too long to arrive.",
+    "413": "The request or the file is too large.",
+    "429": "This client asks too much; Retry-After says when to come back.",
+    "503": "The server is full, or stopping; Retry-After says when to come back.",
+}
+FORM = {
+    "type": "object",
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "source": {"type": "string"},
+        "target": {"type": "string"},
+        "api_key": {"type": "string"},
+    },
+    "required": ["file", "source", "target"],
+}
+
+
+def describe(routes: Sequence[Entry], version: str) -> dict[str, Any]:
+    """The whole document; GET /api/openapi.json and GET /spec give it."""
+    schemas: dict[str, Any] = {"Error": ERROR}
+    paths: dict[str, Any] = {}
+    for entry in (entry for entry in routes if entry.about != ABOUT_PAGE):
+        paths.setdefault(entry.path, {})[entry.method.lower()] = operation(entry, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "qkv", "version": version, "description": "LibreTranslate's API, and the model's inside."},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "api_key"}, "bearer": BEARER},
+        },
+        "security": [{}, {"key": []}, {"bearer": []}],
+    }
+
+
+BEARER = {"type": "http", "scheme": "bearer"}
+
+
+def operation(entry: Entry, schemas: dict[str, Any]) -> dict[str, Any]:
+    good = {"description": "The answer.", "content": {entry.gives: {"schema": {}}}}
+    bad = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
+    found: dict[str, Any] = {
+        "summary": entry.about,
+        "responses": {"200": good} | {status: {"description": why} | bad for status, why in REFUSED.items()},
+    }
+    names = [part[1:-1] for part in entry.path.split("/") if part.startswith("{")]
+    if names:
+        found["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+            for name in names
+        ]
+    if entry.path == "/translate_file":
+        found["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": FORM}}}
+    elif entry.asks:
+        schema = TypeAdapter(entry.asks).json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update(schema.pop("$defs", {}))
+        schemas[entry.asks.__name__] = schema
+        ref = {"schema": {"$ref": f"#/components/schemas/{entry.asks.__name__}"}}
+        found["requestBody"] = {"required": True, "content": dict.fromkeys(entry.kinds, ref)}
+    return found

@@ -1,0 +1,230 @@
+"""The queue: sentences of all clients, translated together by one thread, each answered as if it were alone."""
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import TimeoutError as TooLate
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from qkv.config import check_keys
+from qkv.decoding import Search, Translated, Translator
+from qkv.decoding.alignment import Links, align
+from qkv.errors import InputError
+from qkv.serving.limits import Limits
+from qkv.serving.metrics import Metrics
+from qkv.serving.refusal import Refusal
+from qkv.text.tokenizer import Tokenizer
+
+TOKENS = 1024  # of one turn: what comes meanwhile waits for about a second on one core
+WAIT = 0.005  # seconds in which others may join a turn that is not full
+CHUNK = 64  # sentences of one request that stand in the queue at a time, so that a long document lets others pass
+
+
+@dataclass(eq=False)
+class Job:
+    """What one request waits for: sentences for one translator, all to be searched in the same way."""
+
+    translator: Translator
+    texts: list[str]
+    how: Search
+    client: str
+    answer: "Future[list[Translated]]" = field(default_factory=Future)
+    taken: int = 0  # sentences that a turn has taken; they are taken in order
+    done: list[Translated] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> int:
+        return 0 if self.answer.done() else len(self.texts) - self.taken
+
+
+@dataclass(eq=False)
+class Call:
+    """Something else that needs the models for itself, such as recording their attention."""
+
+    function: Callable[[], Any]
+    client: str
+    answer: "Future[Any]" = field(default_factory=Future)
+    waiting: int = 1
+
+
+class Queue:
+    """Bounded, fair and in turns: each turn takes one sentence of every job that fits, round and round."""
+
+    def __init__(self, limits: Limits, metrics: Metrics) -> None:
+        self.limits, self.metrics = limits, metrics
+        self.jobs: deque[Job | Call] = deque()
+        self.news = threading.Condition()
+        self.closed = False
+        self.thread = threading.Thread(target=self.work, name="translating", daemon=True)
+        self.thread.start()
+
+    def put(self, job: Job | Call) -> None:
+        """Add to the queue, or refuse: 503 if it is full, 429 if one client fills it."""
+        with self.news:
+            if self.closed:
+                raise Refusal(503, "the server is stopping; try again in a minute", 60)
+            waits: Counter[str] = Counter()
+            for other in self.jobs:
+                waits[other.client] += other.waiting
+            if waits[job.client] + job.waiting > max(self.limits.queue // 2, 1):
+                raise Refusal(
+                    429, f"Slowdown: {waits[job.client]} of your sentences are waiting; send fewer at once", 2
+                )
+            if waits.total() + job.waiting > self.limits.queue:
+                raise Refusal(503, f"{waits.total()} sentences are waiting and no more fit; try again in a moment", 2)
+            self.jobs.append(job)
+            self.metrics.waiting.set(waits.total() + job.waiting)
+            self.news.notify()
+
+    def run(self, function: Callable[[], Any], client: str, deadline: float) -> Any:
+        """The result of a function that has the models for itself."""
+        call = Call(function, client)
+        self.put(call)
+        return wait_for(call.answer, deadline)
+
+    def close(self) -> None:
+        """Finish what waits, take nothing more."""
+        with self.news:
+            self.closed = True
+            self.news.notify()
+        self.thread.join()
+
+    def work(self) -> None:
+        while True:
+            with self.news:
+                if not self.jobs and not self.closed:
+                    self.news.wait_for(lambda: self.jobs or self.closed)
+                    self.news.wait_for(lambda: self.closed, WAIT)
+                if not self.jobs:
+                    return
+                first = self.jobs[0]
+                turn = self.take(first) if isinstance(first, Job) else []
+                if isinstance(first, Call):
+                    self.jobs.popleft()
+                self.metrics.waiting.set(sum(job.waiting for job in self.jobs))
+            if isinstance(first, Call):
+                answer(first.answer, first.function)
+            else:
+                translate(turn, self.metrics)
+
+    def take(self, first: Job) -> list[tuple[Job, list[str]]]:
+        """The sentences of the next turn, by job; jobs with something left go to the end of the queue."""
+        like = [job for job in self.jobs if isinstance(job, Job) and same(job, first) and job.waiting]
+        counts: Counter[Job] = Counter()
+        tokens = 0
+        round_of = deque(like)
+        while round_of and tokens < TOKENS:
+            job = round_of.popleft()
+            tokens += length(job.translator.tokenizer, job.texts[job.taken + counts[job]])
+            counts[job] += 1
+            if counts[job] < job.waiting:
+                round_of.append(job)
+        turn = []
+        for job, count in counts.items():
+            turn.append((job, job.texts[job.taken : job.taken + count]))
+            job.taken += count
+        ended = {job for job in self.jobs if not job.waiting}
+        self.jobs = deque(job for job in self.jobs if job not in ended and job not in counts)
+        self.jobs.extend(job for job in counts if job not in ended)
+        return turn
+
+
+def same(one: Job, other: Job) -> bool:
+    return one.translator is other.translator and one.how == other.how
+
+
+def length(tokenizer: Tokenizer, text: str) -> int:
+    return len(tokenizer.encode(text)) + 1
+
+
+def translate(turn: list[tuple[Job, list[str]]], metrics: Metrics) -> None:
+    """One batch for all; if it fails, each job alone, so that none fails because of another."""
+    if not turn:
+        return
+    job = turn[0][0]
+    texts = [text for _, some in turn for text in some]
+    metrics.batch.observe(len(texts))
+    try:
+        found = iter(job.translator.translate(texts, **vars(job.how)))
+    except Exception as error:
+        if len(turn) > 1:
+            for one in turn:
+                translate([one], metrics)
+        else:
+            fail(job.answer, error)
+        return
+    for job, some in turn:
+        job.done += [next(found) for _ in some]
+        if len(job.done) == len(job.texts):
+            with suppress(InvalidStateError):  # given up a moment ago
+                job.answer.set_result(job.done)
+
+
+def answer(future: "Future[Any]", function: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(function())
+    except Exception as error:
+        fail(future, error)
+
+
+def fail(future: "Future[Any]", error: Exception) -> None:
+    with suppress(InvalidStateError):
+        future.set_exception(error)
+
+
+def wait_for(future: "Future[Any]", deadline: float) -> Any:
+    """The answer; past the deadline nobody wants it any more, and what has not begun is not begun."""
+    try:
+        return future.result(timeout=max(deadline - time.monotonic(), 0))
+    except TooLate:
+        future.cancel()
+        raise Refusal(503, "the answer took longer than the server allows; send less at once, or later", 5) from None
+
+
+def check_search(limits: Limits, how: Mapping[str, int | float | bool]) -> Search:
+    """How to search, refused if it asks for more than the server gives."""
+    check_keys(Search, how, "search")
+    search = Search(**how)  # type: ignore[arg-type]
+    if search.beam > limits.beam or search.n_best > limits.alternatives:
+        given = f"beam={search.beam} and n_best={search.n_best}"
+        raise InputError(f"{given} are more than this server's {limits.beam} and {limits.alternatives}; ask for less")
+    return search
+
+
+class Queued:
+    """A translator whose sentences go through the queue, for one request; the rest is the translator's own."""
+
+    def __init__(self, translator: Translator, queue: Queue, client: str, deadline: float) -> None:
+        self.translator, self.queue, self.client, self.deadline = translator, queue, client, deadline
+        self.about, self.tokenizer, self.longest = translator.about, translator.tokenizer, translator.longest
+
+    def translate(self, texts: str | Sequence[str], **how: int | float | bool) -> list[Translated]:
+        search = check_search(self.queue.limits, how)
+        lines = [texts] if isinstance(texts, str) else list(texts)
+        longest, most = max(map(len, lines), default=0), self.queue.limits.characters
+        if longest > most:
+            raise InputError(f"a sentence has {longest} characters, more than {most}; cut it into several")
+        found: list[Translated] = []
+        for start in range(0, len(lines), CHUNK):
+            job = Job(self.translator, lines[start : start + CHUNK], search, self.client)
+            self.queue.put(job)
+            found += wait_for(job.answer, self.deadline)
+        return found
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        """The result of a function that has the models for itself."""
+        return self.queue.run(function, self.client, self.deadline)
+
+    def align(self, pairs: list[tuple[str, str]]) -> list[Links]:
+        """The links between the words of each pair (source, target)."""
+        links: list[Links] = self.run(lambda: align(self.translator, pairs))
+        return links
+
+    def fits(self, text: str) -> bool:
+        return self.translator.fits(text)

@@ -1,0 +1,85 @@
+"""The process: a port to listen on, a signal to stop by, and a line at the beginning and at the end."""
+
+import logging
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import uvicorn
+
+from qkv.errors import InputError
+from qkv.serving.app import make_app
+from qkv.serving.detect import identifier
+from qkv.serving.limits import ENVELOPE
+from qkv.serving.service import Service
+
+
+def serve(service: Service, host: str = "127.0.0.1", port: int = 5000) -> None:
+    """Answer requests until Ctrl-C or SIGTERM; then finish those that have begun."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    with listening(host, port) as door, closing(service):
+        config = uvicorn.Config(
+            make_app(service),
+            http="h11",
+            ws="none",
+            log_config=None,
+            access_log=False,  # an address is nobody's business
+            server_header=False,
+            timeout_graceful_shutdown=service.limits.file_seconds,
+            h11_max_incomplete_event_size=service.limits.body_bytes
+            + ENVELOPE,  # some clients put the text into the query
+        )
+        threading.Thread(target=identifier, daemon=True).start()  # half a second that the first "auto" need not wait
+        say(f"{address(door)}/ is the page; LibreTranslate's API is there, too; Ctrl-C stops")
+        with stopped_by_signals():
+            uvicorn.Server(config).run(sockets=[door])
+    say(summary(service))
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    if not 0 <= port < 2**16:  # getaddrinfo would take 70000 for 4464
+        raise InputError(f"there is no port {port}; give one from 1 to 65535, or 0 for a free one")
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        door = socket.socket(family, kind, protocol)
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind(place)
+        door.listen(1024)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot listen on {host} port {port}: {why}; give another --host or --port") from None
+    with door:
+        yield door
+
+
+def address(door: socket.socket) -> str:
+    host, port = door.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """uvicorn raises a signal again once it has stopped; by then there is nothing left to end."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def summary(service: Service) -> str:
+    metrics = service.metrics
+    met, used = metrics.total("qkv_glossary_terms_total"), metrics.total("qkv_glossary_terms_total", used="yes")
+    terms = f"; {used:.0f} of {met:.0f} glossary terms were used" if met else ""
+    sentences, turns = metrics.total("qkv_batch_sentences_sum"), metrics.total("qkv_batch_sentences_count")
+    batches = f", {sentences:.0f} sentences in {turns:.0f} batches"
+    return f"stopped after {metrics.total('qkv_requests_total'):.0f} requests{batches}{terms}"
+
+
+def say(line: str) -> None:
+    print(line, flush=True)

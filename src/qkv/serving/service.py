@@ -1,0 +1,125 @@
+"""One server's state, and one request with all that answers it."""
+
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+
+from qkv.errors import InputError
+from qkv.serving.glossary import Glossary, Glossed
+from qkv.serving.limits import Limits
+from qkv.serving.metrics import Metrics
+from qkv.serving.models import Models, Served
+from qkv.serving.queue import Queue, Queued
+from qkv.serving.refusal import Refusal
+from qkv.serving.suggestions import Suggestions
+from qkv.serving.uploads import Uploads
+
+T = TypeVar("T")
+COOKIE = "qkv_key"
+ABOUT_PAGE = "A file of the page."
+
+
+@dataclass
+class Service:
+    """What lives as long as the server: models, queue, limits, figures, files that wait to be fetched."""
+
+    models: Models
+    limits: Limits = field(default_factory=Limits)
+    key: str = ""  # empty: none is needed
+    glossaries: dict[str, Glossary] = field(default_factory=dict)  # by the model's name
+    suggestions: Suggestions | None = None
+    metrics: Metrics = field(default_factory=Metrics)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[!-~]*", self.key):
+            raise InputError("the API key has spaces or letters beyond ASCII, which no header holds; choose another")
+        self.queue = Queue(self.limits, self.metrics)
+        self.uploads = Uploads(self.limits)
+        self.threads = anyio.CapacityLimiter(self.limits.requests)
+        self.active = 0
+        self.minute, self.seen = 0, Counter[str]()
+
+    def close(self) -> None:
+        self.queue.close()
+        self.uploads.close()
+
+    def admit(self, client: str) -> None:
+        """Refuse a client that asks too often, and anyone when too much is going on."""
+        if self.limits.per_minute:
+            minute = int(time.monotonic() // 60)
+            if minute != self.minute:
+                self.minute, self.seen = minute, Counter()
+            self.seen[client] += 1
+            if self.seen[client] > self.limits.per_minute:
+                sentence = f"Slowdown: more than {self.limits.per_minute} requests in a minute; wait a little"
+                raise Refusal(429, sentence, 60 - int(time.monotonic() % 60))
+        if self.active >= self.limits.requests:
+            raise Refusal(503, f"{self.active} requests are being answered and no more fit; try again in a moment", 2)
+
+    def check_key(self, request: Request, field: Any = None) -> None:
+        """LibreTranslate's answers: 400 for no key (401 where the path is ours), 403 for a wrong one."""
+        bearer = request.headers.get("authorization", "")
+        given = bearer[7:] if bearer.lower().startswith("bearer ") else field or request.query_params.get("api_key")
+        given = str(given or request.cookies.get(COOKIE) or "")
+        if not self.key:
+            return
+        if not given:
+            status = 401 if request.url.path.startswith("/api/") else 400
+            raise Refusal(status, "this server needs an API key; ask its operator for one and send it as api_key")
+        if not secrets.compare_digest(given.encode("utf-8", "replace"), self.key.encode("utf-8", "replace")):
+            raise Refusal(403, "Invalid API key")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request: what it says, who asks (for fairness only, never kept), and until when it waits."""
+
+    service: Service
+    request: Request
+    values: dict[str, Any]
+    client: str
+    started: float = field(default_factory=time.monotonic)
+
+    def translator(self, served: Served, seconds: int = 0) -> Glossed:
+        """The model through the queue, with the server's glossary."""
+        deadline = self.started + (seconds or self.service.limits.seconds)
+        queued = Queued(served.translator, self.service.queue, self.client, deadline)
+        return Glossed(queued, self.service.glossaries.get(served.name), self.service.metrics)
+
+    async def alone(self, function: Callable[[], T]) -> T:
+        """The function's result, with the models to itself."""
+        deadline = self.started + self.service.limits.seconds
+        return cast(T, await self.thread(lambda: self.service.queue.run(function, self.client, deadline)))
+
+    async def thread(self, function: Callable[[], T]) -> T:
+        """In a thread of its own, since translating waits."""
+        return await anyio.to_thread.run_sync(function, limiter=self.service.threads)
+
+
+Handle = Callable[[Asked], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the table of routes: what it answers, and what its description says."""
+
+    method: str
+    path: str
+    handle: Handle
+    about: str
+    asks: type[Any] | None = None  # the fields of its body
+    gives: str = "application/json"
+
+    @property
+    def kinds(self) -> list[str]:
+        """How the body may be sent: LibreTranslate's routes take forms, too."""
+        form = [] if self.path.startswith("/api/") else ["application/x-www-form-urlencoded"]
+        return ["application/json", *form]

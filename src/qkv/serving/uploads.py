@@ -1,0 +1,101 @@
+"""Files that were sent, and translated ones until they are fetched: opaque names, one private folder, short lives."""
+
+import os
+import re
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from qkv.serving.limits import Limits
+from qkv.serving.refusal import Refusal
+
+PREFIX = "qkv-serve-"
+KEPT = 1800  # seconds that a translated file waits to be fetched
+
+
+@dataclass(frozen=True)
+class Kept:
+    path: Path
+    name: str  # what the client called it, for the client only: no path is ever made of it
+    until: float
+
+
+class Uploads:
+    """A folder that only this process reads; it goes with the server, or when the next one starts after a crash."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits, self.lock = limits, threading.Lock()
+        remove_left_over(Path(tempfile.gettempdir()))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        self.kept: dict[str, Kept] = {}
+
+    @contextmanager
+    def new(self, data: bytes, suffix: str) -> Iterator[tuple[Path, Path]]:
+        """A path with the data and one for the result; both are gone afterwards, unless the result was kept."""
+        place = self.folder / uuid.uuid4().hex
+        place.mkdir()
+        try:
+            source = place / f"source{suffix}"
+            source.write_bytes(data)
+            yield source, place / f"target{suffix}"
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def keep(self, path: Path, name: str) -> str:
+        """The id under which the file can be fetched once."""
+        with self.lock:
+            now = time.monotonic()
+            for old in [one for one, kept in self.kept.items() if kept.until < now]:
+                self.kept.pop(old).path.unlink(missing_ok=True)
+            if len(self.kept) >= self.limits.kept_files:
+                raise Refusal(503, f"{len(self.kept)} translated files wait to be fetched; try again later", 60)
+            one = uuid.uuid4().hex
+            kept = self.folder / one
+            path.replace(kept)
+            self.kept[one] = Kept(kept, name, now + KEPT)
+            return one
+
+    def fetch(self, one: str) -> tuple[bytes, str]:
+        """The file and its name; it is deleted."""
+        with self.lock:
+            kept = self.kept.pop(one, None)
+        if kept is None or kept.until < time.monotonic():
+            raise Refusal(404, "there is no such file; it was fetched already, or it waited too long")
+        data = kept.path.read_bytes()
+        kept.path.unlink()
+        return data, kept.name
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def remove_left_over(place: Path) -> None:
+    """What servers of ours that were killed left behind: folders of processes that are no more."""
+    if os.name != "posix":
+        return
+    for folder in place.glob(f"{PREFIX}*"):
+        match = re.match(rf"{PREFIX}(\d{{1,9}})-", folder.name)
+        with suppress(OSError):
+            if (
+                match
+                and not folder.is_symlink()
+                and folder.stat().st_uid == os.getuid()
+                and not is_alive(int(match[1]))
+            ):
+                shutil.rmtree(folder)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

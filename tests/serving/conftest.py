@@ -1,0 +1,99 @@
+"""A tiny model that knows some words, trained in a few seconds, and a server for it in this process."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from starlette.testclient import TestClient
+from torch import Tensor
+
+from qkv import Translator, folder
+from qkv.models import Transformer, TransformerConfig
+from qkv.objectives import Translation
+from qkv.serving import Models, Service, make_app
+from qkv.text.tokenizer import BOS, EOS, Tokenizer
+
+WORDS = {
+    "dog": "Hund", "cat": "Katze", "house": "Haus", "tree": "Baum", "snow": "Schnee", "child": "Kind", "red": "rot",
+    "old": "alt", "runs": "rennt", "sees": "sieht", "and": "und", "the": "das", "water": "Wasser", "boat": "Boot",
+}  # fmt: skip
+SIZES: dict[str, Any] = {"d_model": 32, "d_ff": 64, "n_heads": 2, "dropout": 0.0, "norm": "pre"}
+LAYERS: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1}
+STEPS = 200
+
+
+def sentence(rng: random.Random) -> tuple[str, str]:
+    """Word by word, so that every sentence has one right translation."""
+    words = rng.choices(list(WORDS), k=rng.randint(1, 6))
+    return " ".join(words) + ".", " ".join(WORDS[word] for word in words) + "."
+
+
+def rows(texts: list[list[int]]) -> Tensor:
+    return torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in texts], batch_first=True)
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """en -> de, as `qkv train` would write it."""
+    rng = random.Random(1)
+    torch.manual_seed(1)
+    tokenizer = Tokenizer.train([text for _ in range(300) for text in sentence(rng)], vocab_size=330)
+    model, objective = (
+        Transformer(TransformerConfig(vocab_size=len(tokenizer), max_length=64, **SIZES, **LAYERS)),
+        Translation(),
+    )
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for step in range(STEPS):
+        optimiser.param_groups[0]["lr"] = 5e-3 * min(1, (STEPS - step) / 60)
+        pairs = [sentence(rng) for _ in range(32)]
+        src = rows([[*tokenizer.encode(source), EOS] for source, _ in pairs])
+        tgt = rows([[BOS, *tokenizer.encode(target), EOS] for _, target in pairs])
+        loss = objective.loss(model(src, tgt[:, :-1]), tgt[:, 1:])
+        optimiser.zero_grad()
+        (loss.total / loss.tokens).backward()
+        optimiser.step()
+    place = tmp_path_factory.mktemp("serving") / "en-de"
+    folder.save(place, model.eval(), tokenizer, {"source": "en", "target": "de", "longest_source": 20})
+    return place
+
+
+@pytest.fixture(scope="session")
+def translator(model_folder: Path) -> Translator:
+    return Translator.load(model_folder)
+
+
+@pytest.fixture(scope="session")
+def sentences() -> list[str]:
+    rng = random.Random(2)
+    return [sentence(rng)[0] for _ in range(60)]
+
+
+Serve = Callable[..., TestClient]
+
+
+@pytest.fixture
+def serve(model_folder: Path) -> Iterator[Serve]:
+    """`serve(key="secret", limits=Limits(...))` is a client of a server with these settings; it stops with the test."""
+    running: list[Service] = []
+
+    def start(*others: Path, **settings: Any) -> TestClient:
+        service = Service(Models.load([model_folder, *others]), **settings)
+        running.append(service)
+        app = make_app(service)
+        app.state.service = service
+        return TestClient(app)
+
+    yield start
+    for service in running:
+        service.close()
+
+
+@pytest.fixture(scope="module")
+def client(model_folder: Path) -> Iterator[TestClient]:
+    """A server with the defaults, for tests that change nothing in it."""
+    service = Service(Models.load([model_folder]))
+    yield TestClient(make_app(service))
+    service.close()

@@ -1,0 +1,267 @@
+"""LibreTranslate's API: fields, answers, errors and codes as its source has them (version 1.9.6)."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from qkv import Translator
+from qkv.serving import Limits
+from qkv.serving.languages import find, name_of
+from qkv.serving.suggestions import Suggestions
+from qkv.text import read_pairs
+
+PAIR = {"source": "en", "target": "de"}
+
+
+def relabelled(model_folder: Path, place: Path, **languages: str) -> Path:
+    """The same model under other languages."""
+    shutil.copytree(model_folder, place)
+    config = json.loads((place / "config.json").read_text())
+    (place / "config.json").write_text(json.dumps(config | languages))
+    return place
+
+
+# -- /translate ------------------------------------------------------------------------------------------------------
+
+
+def test_json_a_form_the_query_and_multipart_are_the_same(client: TestClient) -> None:
+    fields = {"q": "dog and cat.", **PAIR}
+    multipart = {name: (None, value) for name, value in fields.items()}
+    answers = [
+        client.post("/translate", json=fields),
+        client.post("/translate", data=fields),
+        client.post("/translate", params=fields),
+        client.post("/translate", files=multipart),
+    ]
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert [answer.json() for answer in answers] == [{"translatedText": "Hund und Katze."}] * 4
+
+
+def test_a_list_is_answered_by_a_list(client: TestClient, translator: Translator, sentences: list[str]) -> None:
+    answer = client.post("/translate", json={"q": sentences[:20], **PAIR}).json()
+    assert answer == {"translatedText": [line.text for line in translator.translate(sentences[:20])]}
+
+
+def test_alternatives_and_detection_come_only_when_asked_for(client: TestClient) -> None:
+    plain = client.post("/translate", json={"q": "dog.", **PAIR}).json()
+    assert set(plain) == {"translatedText"}
+    three = client.post("/translate", json={"q": "dog.", **PAIR, "alternatives": 3}).json()
+    assert three["translatedText"] == plain["translatedText"]
+    assert 1 <= len(three["alternatives"]) <= 3
+    assert plain["translatedText"] not in three["alternatives"]
+    many = client.post("/translate", json={"q": ["dog.", "cat."], **PAIR, "alternatives": "2"}).json()
+    assert [len(some) <= 2 for some in many["alternatives"]] == [True, True]
+    assert (
+        client.post("/translate", json={"q": "dog.", **PAIR, "alternatives": 3, "format": "html"}).json()[
+            "alternatives"
+        ]
+        == []
+    )
+
+
+def test_auto_detects_each_text_of_a_list(client: TestClient) -> None:
+    """LibreTranslate takes one language for all; here each has its own, and German stays as it is."""
+    q = ["the old dog and the child see the house in the snow", "der alte Hund und das Kind sehen den Schnee"]
+    answer = client.post("/translate", json={"q": q, "source": "auto", "target": "de"}).json()
+    assert [one["language"] for one in answer["detectedLanguage"]] == ["en", "de"]
+    assert all(50 < one["confidence"] <= 100 for one in answer["detectedLanguage"])
+    assert answer["translatedText"][1] == q[1]
+    assert answer["translatedText"][0] != q[0]
+
+
+def test_emoji_come_back_and_nobody_knows_their_language(client: TestClient) -> None:
+    for text in ("😀", "👩🏽‍🚀 ❤️"):
+        answer = client.post("/translate", json={"q": text, "source": "auto", "target": "de"}).json()
+        assert answer == {"translatedText": text, "detectedLanguage": {"confidence": 0.0, "language": "en"}}
+
+
+def test_the_lines_of_a_form_end_in_line_feeds(client: TestClient) -> None:
+    answer = client.post("/translate", data={"q": "dog.\r\n\r\ncat.", **PAIR}).json()
+    assert answer["translatedText"] == "Hund.\n\nKatze."
+
+
+def test_a_field_that_nobody_knows_and_an_empty_key_change_nothing(client: TestClient) -> None:
+    for extra in ({"apiKey": ""}, {"api_key": None}, {"api_key": "any"}, {"secret": 1}):
+        assert client.post("/translate", json={"q": "dog.", **PAIR, **extra}).json() == {"translatedText": "Hund."}
+
+
+def test_html_keeps_its_tags(client: TestClient) -> None:
+    """A list of it, as Mastodon sends it."""
+    q = ["<p>dog and cat.</p>", "cat."]
+    answer = client.post("/translate", json={"q": q, **PAIR, "format": "html"}).json()["translatedText"]
+    assert answer == ["<p>Hund und Katze.</p>", "Katze."]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({}, "Invalid request: missing q parameter"),
+    ({"q": "", **PAIR}, "Invalid request: missing q parameter"),
+    ({"q": [], **PAIR}, "Invalid request: missing q parameter"),
+    ({"q": "dog", "target": "de"}, "Invalid request: missing source parameter"),
+    ({"q": "dog", "source": "en"}, "Invalid request: missing target parameter"),
+    ({"q": 7, **PAIR}, "Invalid request: q must be a text"),
+    ({"q": ["dog", 7], **PAIR}, "Invalid request: q must be a text or a list of texts"),
+    ({"q": "dog", "source": ["en"], "target": "de"}, "Invalid request: source must be a text"),
+    ({"q": "dog", "source": "xx", "target": "de"}, "xx is not supported"),
+    ({"q": "dog", "source": "en", "target": "fr"}, "fr is not supported"),
+    (
+        {"q": "dog", "source": "de", "target": "en"},
+        "English (en) is not available as a target language from German (de)",
+    ),
+    ({"q": "dog", **PAIR, "format": "pdf"}, "pdf format is not supported"),
+    ({"q": "dog", **PAIR, "alternatives": -1}, "Invalid request: alternatives must be a whole number of 0 or more"),
+    ({"q": "dog", **PAIR, "alternatives": "two"}, "Invalid request: alternatives must be a whole number of 0 or more"),
+    ({"q": "dog", **PAIR, "alternatives": 10}, "Invalid request: alternatives (10) exceed the limit (9)"),
+    ({"q": "x" * 20_001, **PAIR}, "Invalid request: request (20001) exceeds text limit (20000)"),
+    ({"q": ["x" * 10_001] * 2, **PAIR}, "Invalid request: request (20002) exceeds text limit (20000)"),
+    ({"q": ["x"] * 101, **PAIR}, "Invalid request: request (101) exceeds batch limit (100)"),
+]
+
+
+@pytest.mark.parametrize(("fields", "sentence"), REFUSED, ids=[sentence[-30:] for _, sentence in REFUSED])
+def test_what_is_wrong_is_said_in_one_sentence(fields: dict[str, Any], sentence: str, client: TestClient) -> None:
+    answer = client.post("/translate", json=fields)
+    assert (answer.status_code, answer.json()) == (400, {"error": sentence})
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "sentence"),
+    [
+        (b"{", "application/json", "Invalid JSON format"),
+        (b"[1]", "application/json", "Invalid JSON format"),
+        (b"[" * 100_000, "application/json", "Invalid JSON format"),
+        (b'{"q": ' + b"9" * 5000 + b"}", "application/json", "Invalid JSON format"),
+        (b"\xff\xfe\xff", "application/json", "Invalid JSON format"),
+        (b"&".join(b"a%d=1" % i for i in range(200)), "application/x-www-form-urlencoded", "the form cannot be read"),
+        (b"\xff=\xff", "application/x-www-form-urlencoded", "the form cannot be read"),
+        (b"nonsense", "multipart/form-data", "the multipart form cannot be read"),
+        (b"nonsense", "multipart/form-data; boundary=x", "the multipart form cannot be read|missing q"),
+    ],
+)
+def test_a_body_that_cannot_be_read(body: bytes, kind: str, sentence: str, client: TestClient) -> None:
+    answer = client.post("/translate", content=body, headers={"Content-Type": kind})
+    assert answer.status_code == 400
+    assert re.search(sentence, answer.json()["error"])
+
+
+# -- languages -------------------------------------------------------------------------------------------------------
+
+
+def test_languages_name_their_targets(serve: Any, model_folder: Path, tmp_path: Path) -> None:
+    other = relabelled(model_folder, tmp_path / "other", source="de", target="pt-BR")
+    assert serve(other).get("/languages").json() == [
+        {"code": "en", "name": "English", "targets": ["de", "en"]},
+        {"code": "de", "name": "German", "targets": ["de", "pt-BR"]},
+        {"code": "pt-BR", "name": "Portuguese (BR)", "targets": ["pt-BR"]},
+    ]
+
+
+def test_each_pair_has_its_model(serve: Any, model_folder: Path, tmp_path: Path) -> None:
+    """Two folders of one name, two pairs; LibreTranslate's alias, any case; no way from the one to the other."""
+    other = relabelled(model_folder, tmp_path / "en-de", source="de", target="zh-Hans")
+    client = serve(other)
+    assert [model["name"] for model in client.get("/api/models").json()["models"]] == ["en-de", "en-de-2"]
+    for source, target in [("EN", "De"), ("de", "zh"), ("de", "ZH-hans")]:
+        answer = client.post("/translate", json={"q": "dog.", "source": source, "target": target})
+        assert answer.json() == {"translatedText": "Hund."}, (source, target)
+    answer = client.post("/translate", json={"q": "dog.", "source": "en", "target": "zh"})
+    assert answer.json()["error"] == "Chinese (Hans) (zh-Hans) is not available as a target language from English (en)"
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [("EN", "en"), ("zh", "zh-Hans"), ("ZH-HANS", "zh-Hans"), ("zt", "zh-Hant"), ("pb", "pt-BR"), ("pt_br", "pt-BR"),
+     ("e", None), ("", None), ("english", None), ("pt", "pt-BR")],
+)  # fmt: skip
+def test_codes_of_any_spelling(asked: str, code: str | None) -> None:
+    assert find(asked, ["en", "zh-Hans", "zh-Hant", "pt-BR"]) == code
+
+
+def test_the_other_way_round() -> None:
+    assert find("zh-Hans", ["en", "zh"]) == "zh"
+    assert name_of("tlh") == "tlh"
+
+
+def test_detect(client: TestClient) -> None:
+    english, german, french, nothing = (
+        client.post("/detect", data={"q": q}).json()
+        for q in (
+            "Two dogs are playing in the snow.",
+            "Zwei Hunde spielen im Schnee.",
+            "Les chiens jouent ici.",
+            "123 !",
+        )
+    )
+    assert english[0]["language"] == "en"
+    assert german[0]["language"] == "de"
+    assert french[0]["confidence"] < 5, "no language of this server"
+    assert nothing == [{"confidence": 0.0, "language": "en"}]
+    for found in (english, german):
+        assert found == sorted(found, key=lambda one: -one["confidence"])
+        assert {one["language"] for one in found} <= {"en", "de"}
+    assert client.post("/detect", json={}).json() == {"error": "Invalid request: missing q parameter"}
+
+
+# -- the rest --------------------------------------------------------------------------------------------------------
+
+
+def test_settings_have_the_fields_that_a_page_reads(serve: Any) -> None:
+    settings = serve(key="secret", limits=Limits(characters=77)).get("/frontend/settings?api_key=secret").json()
+    assert set(settings) == {
+        "charLimit", "frontendTimeout", "apiKeys", "keyRequired", "suggestions", "filesTranslation",
+        "supportedFilesFormat", "language",
+    }  # fmt: skip
+    assert (settings["charLimit"], settings["apiKeys"], settings["keyRequired"]) == (77, True, True)
+    assert settings["language"] == {
+        "source": {"code": "auto", "name": "Auto Detect"},
+        "target": {"code": "de", "name": "German"},
+    }
+    assert ".txt" in settings["supportedFilesFormat"]
+
+
+def test_suggestions_are_pairs_to_train_with(serve: Any, tmp_path: Path) -> None:
+    path = tmp_path / "better.jsonl"
+    path.write_text('{"en": "a line that a crash cut sh')
+    client = serve(suggestions=Suggestions(path))
+    fields = {"q": "old boat", "s": "alter\nKahn", **PAIR}
+    assert client.post("/suggest", data=fields).json() == {"success": True}
+    kept = path.read_text(encoding="utf-8").splitlines()[1:]
+    path.write_text("\n".join(kept), encoding="utf-8")
+    (pair,) = read_pairs([path], source="en", target="de")
+    assert (pair.source, pair.target) == ("old boat", "alter\nKahn")
+    assert client.post("/suggest", data={"q": "x", **PAIR}).json() == {"error": "Invalid request: missing s parameter"}
+
+
+def test_no_suggestions_unless_asked_for(client: TestClient) -> None:
+    answer = client.post("/suggest", data={"q": "a", "s": "b", **PAIR})
+    assert (answer.status_code, answer.json()) == (403, {"error": "Suggestions are disabled on this server."})
+
+
+def test_health(client: TestClient) -> None:
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+def test_a_get_may_have_a_body(client: TestClient) -> None:
+    """libretranslatepy sends a form with GET /languages."""
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert client.request("GET", "/languages", content=b"api_key=x", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/translate", 405), ("GET", "/nothing", 404)])
+def test_addresses_that_are_not_there(method: str, path: str, status: int, client: TestClient) -> None:
+    answer = client.request(method, path)
+    assert answer.status_code == status
+    assert "GET /spec" in answer.json()["error"]
+
+
+def test_other_sites_may_ask(client: TestClient) -> None:
+    before = client.options("/translate", headers={"Origin": "https://example.org"})
+    assert before.headers["access-control-allow-origin"] == "*"
+    assert "Content-Type" in before.headers["access-control-allow-headers"]
+    after = client.post("/translate", json={"q": "dog.", **PAIR}, headers={"Origin": "https://example.org"})
+    assert after.headers["access-control-allow-origin"] == "*"
+    assert client.get("/nothing").headers["access-control-allow-origin"] == "*"

@@ -1,0 +1,214 @@
+"""The queue: together as alone, fair, bounded, and nobody fails for another's sake."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from qkv import InputError, Translated, Translator
+from qkv.decoding import Search
+from qkv.serving import Limits, Queue, Queued
+from qkv.serving.metrics import Metrics
+from qkv.serving.queue import CHUNK, Job
+from qkv.serving.refusal import Refusal
+
+SOON = 30.0  # seconds
+
+
+class Watched:
+    """A real translator that notes its batches, and waits before each until the gate is open."""
+
+    def __init__(self, translator: Translator) -> None:
+        self.own, self.batches, self.gate = translator, list[list[str]](), threading.Event()
+        self.about, self.tokenizer, self.longest = translator.about, translator.tokenizer, translator.longest
+
+    def translate(self, texts: list[str], **how: Any) -> list[Translated]:
+        self.batches.append(list(texts))
+        assert self.gate.wait(SOON)
+        if "poison" in texts:
+            raise ValueError("poison")
+        return self.own.translate(texts, **how)
+
+
+@pytest.fixture
+def watched(translator: Translator) -> Watched:
+    return Watched(translator)
+
+
+@pytest.fixture
+def queue() -> Iterator[Queue]:
+    queue = Queue(Limits(queue=200), Metrics())
+    yield queue
+    queue.close()
+
+
+def queued(watched: Any, queue: Queue, client: str = "a", seconds: float = SOON) -> Queued:
+    return Queued(watched, queue, client, time.monotonic() + seconds)
+
+
+def until(condition: Any) -> None:
+    end = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def test_many_clients_share_batches_and_get_what_they_would_get_alone(
+    translator: Translator, watched: Watched, queue: Queue, sentences: list[str]
+) -> None:
+    """Hypotheses and scores, not only the best text; in whatever batch they were."""
+    alone = [translator.translate(text, n_best=3)[0] for text in sentences]
+    assert len({one.text for one in alone}) > 30, "a model that says the same of everything proves nothing"
+    with ThreadPoolExecutor(16) as threads:
+        answers = [threads.submit(queued(watched, queue, str(i % 7)).translate, text, n_best=3)
+                   for i, text in enumerate(sentences)]  # fmt: skip
+        until(lambda: watched.batches)
+        watched.gate.set()
+        together = [answer.result(SOON)[0] for answer in answers]
+    assert max(map(len, watched.batches)) > 5
+    assert sum(map(len, watched.batches)) == len(sentences)
+    for one, other in zip(alone, together, strict=True):
+        assert [s.text for s in one.alternatives] == [s.text for s in other.alternatives]
+        assert other.score == pytest.approx(one.score, abs=1e-4)
+
+
+def test_a_long_document_lets_a_short_text_pass(
+    translator: Translator, watched: Watched, queue: Queue, sentences: list[str]
+) -> None:
+    """It stands in the queue a chunk at a time, and comes back whole and in its order."""
+    with ThreadPoolExecutor(2) as threads:
+        long = threads.submit(queued(watched, queue, "a").translate, sentences * 2)
+        until(lambda: watched.batches)
+        short = threads.submit(queued(watched, queue, "b").translate, "dog.")
+        until(lambda: any(isinstance(job, Job) and job.client == "b" for job in queue.jobs))
+        watched.gate.set()
+        assert short.result(SOON)
+        assert "dog." in watched.batches[1]
+        assert [line.text for line in long.result(SOON)] == [line.text for line in translator.translate(sentences)] * 2
+    assert max(map(len, watched.batches)) <= CHUNK + 1
+
+
+def test_a_turn_takes_from_everybody(watched: Watched, queue: Queue) -> None:
+    """The first in the queue could fill several turns alone; the last is in the next one all the same."""
+    jobs = [Job(watched, ["dog."] * count, Search(), client)  # type: ignore[arg-type]
+            for client, count in (("first", 1), ("many", 90), ("few", 1))]  # fmt: skip
+    jobs[1].texts[:] = ["dog and cat and tree and boat and snow and child and house."] * 90  # 1,300 tokens
+    queue.put(jobs[0])
+    until(lambda: watched.batches)
+    for job in jobs[1:]:
+        queue.put(job)
+    watched.gate.set()
+    assert [len(job.answer.result(SOON)) for job in jobs] == [1, 90, 1]
+    assert "dog." in watched.batches[1]
+    assert len(watched.batches) > 2
+
+
+def test_one_search_at_a_time_and_in_turn(watched: Watched, queue: Queue) -> None:
+    """Texts that are to be searched in different ways never share a batch, and both come to their turn."""
+    watched.gate.set()
+    with ThreadPoolExecutor(8) as threads:
+        wide = [threads.submit(queued(watched, queue).translate, "dog cat.", beam=4, n_best=4) for _ in range(4)]
+        narrow = [threads.submit(queued(watched, queue).translate, "dog cat.", beam=1) for _ in range(4)]
+        assert {len(one.result(SOON)[0].alternatives) for one in wide} == {4}
+        assert {len(one.result(SOON)[0].alternatives) for one in narrow} == {1}
+
+
+def test_a_full_queue_refuses_and_says_when_to_come_back(watched: Watched, queue: Queue) -> None:
+    def stand(client: str, count: int) -> Job:
+        job = Job(watched, ["dog."] * count, Search(), client)  # type: ignore[arg-type]
+        queue.put(job)
+        return job
+
+    jobs = [stand("first", 1)]
+    until(lambda: watched.batches)
+    jobs += [stand("greedy", 60), stand("greedy", 40)]
+    with pytest.raises(Refusal, match="Slowdown: 100 of your sentences") as refused:
+        stand("greedy", 1)
+    assert (refused.value.status, refused.value.retry_after > 0) == (429, True)
+    jobs += [stand("b", 99), stand("c", 1)]
+    with pytest.raises(Refusal, match="200 sentences are waiting") as refused:
+        stand("d", 1)
+    assert (refused.value.status, refused.value.retry_after > 0) == (503, True)
+    watched.gate.set()
+    assert [len(job.answer.result(SOON)) for job in jobs] == [1, 60, 40, 99, 1]
+
+
+def test_nobody_fails_because_of_another(watched: Watched, queue: Queue) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        first = threads.submit(queued(watched, queue).translate, "dog.")
+        until(lambda: watched.batches)
+        good = [threads.submit(queued(watched, queue).translate, text) for text in ("cat.", "snow.")]
+        bad = threads.submit(queued(watched, queue).translate, "poison")
+        until(lambda: len(queue.jobs) == 3)
+        watched.gate.set()
+        assert [one.result(SOON)[0].text for one in (first, *good)] == ["Hund.", "Katze.", "Schnee."]
+        with pytest.raises(ValueError, match="poison"):
+            bad.result(SOON)
+
+
+def test_who_waits_too_long_is_told_and_leaves_the_queue(watched: Watched, queue: Queue) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(queued(watched, queue).translate, "dog.")
+        until(lambda: watched.batches)
+        with pytest.raises(Refusal, match="longer than the server allows") as refused:
+            queued(watched, queue, seconds=0.01).translate("cat.")
+        assert refused.value.status == 503
+        watched.gate.set()
+        assert first.result(SOON)
+        assert queued(watched, queue).translate("snow.")[0].text == "Schnee."
+    assert ["cat."] not in watched.batches
+
+
+def test_closing_finishes_what_waits_and_takes_no_more(watched: Watched, sentences: list[str]) -> None:
+    queue = Queue(Limits(), Metrics())
+    job = Job(watched, sentences[:50], Search(), "a")  # type: ignore[arg-type]
+    queue.put(job)
+    closing = threading.Thread(target=queue.close)
+    closing.start()
+    until(lambda: queue.closed)
+    with pytest.raises(Refusal, match="stopping") as refused:
+        queued(watched, queue).translate("dog.")
+    assert refused.value.status == 503
+    watched.gate.set()
+    closing.join(SOON)
+    assert len(job.answer.result(0)) == 50
+    assert not queue.thread.is_alive()
+
+
+def test_what_needs_the_models_for_itself_runs_between_batches(watched: Watched, queue: Queue) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(queued(watched, queue).translate, "dog.")
+        until(lambda: watched.batches)
+        alone = threads.submit(
+            queue.run, lambda: (threading.current_thread(), first.done()), "a", time.monotonic() + SOON
+        )
+        until(lambda: queue.jobs)
+        watched.gate.set()
+        thread, _ = alone.result(SOON)
+        assert thread is queue.thread
+        with pytest.raises(ZeroDivisionError):
+            queue.run(lambda: 1 / 0, "a", time.monotonic() + SOON)
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ({"beam": 21}, "beam=21 and n_best=1 are more than this server's 20 and 10"),
+        ({"beam": 20, "n_best": 11}, "beam=20 and n_best=11 are more"),
+        ({"baem": 2}, "did you mean 'beam'"),
+        ({"beam": 0}, "must be at least 1"),
+    ],
+)
+def test_a_search_beyond_the_limits_is_refused(
+    how: dict[str, int], sentence: str, watched: Watched, queue: Queue
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        queued(watched, queue).translate("dog.", **how)
+
+
+def test_a_sentence_without_end_is_refused(watched: Watched, queue: Queue) -> None:
+    with pytest.raises(InputError, match="a sentence has 20001 characters, more than 20000"):
+        queued(watched, queue).translate("x" * 20_001)
