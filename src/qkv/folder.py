@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from qkv.config import from_tree, to_tree
+from qkv.convert import NORMS, Foreign, read_hugging_face
 from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_with
 from qkv.models import MODELS, Model
@@ -30,6 +31,11 @@ class Loaded:
 
 def save(folder: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any]) -> None:
     """Hugging Face's file names, so that other tools see something familiar. The weights are written last."""
+    if isinstance(tokenizer, Foreign):
+        raise InputError(
+            f"cannot write {folder}: a model with another tokenizer than qkv's own stays in the folder it came from; "
+            "use it there, or qkv export"
+        )
     name = next(name for name, kind in MODELS.items() if type(model) is kind)
     settings = to_tree(model.config)
     write_json(
@@ -58,11 +64,18 @@ def save(folder: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any]
 
 
 def load(folder: Path, device: str = "cpu") -> Loaded:
-    """Model and tokenizer, checked against each other; nothing in the folder is ever executed."""
+    """Model and tokenizer, checked against each other; nothing in the folder is ever executed.
+
+    A folder as transformers saves a Marian or Pegasus model is read too.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"no model folder at {folder}; give the folder that `qkv train --out` wrote")
     about = read_config(folder)
+    path = folder / "model.safetensors"
+    if about["model_type"] in NORMS:
+        found = read_hugging_face(folder, about, load_weights(path))
+        return Loaded(made("transformer", found.config, found.weights, path, device), found.tokenizer, found.about)
     name = str(about.pop("model_type")).removeprefix("qkv-")
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     fingerprint = about.pop("tokenizer", None)
@@ -76,12 +89,17 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
             f"{folder}: the vocabulary has {len(tokenizer)} entries but the model expects {config.vocab_size}; "
             "copy the whole model folder again"
         )
+    return Loaded(made(name, config, load_weights(path), path, device), tokenizer, about)
+
+
+def made(name: str, config: Any, tensors: dict[str, Tensor], path: Path, device: str) -> Model:
+    """The model that `config` describes, with the tensors of `path`."""
     try:
         model = MODELS[name](config)
     except (RuntimeError, MemoryError):  # sizes that no memory holds; a digit too many is enough
-        raise InputError(f"{folder}/config.json asks for a model that is too large for this machine") from None
-    fill(model, load_weights(folder / "model.safetensors"), folder / "model.safetensors")
-    return Loaded(model.to(device).eval(), tokenizer, about)
+        raise InputError(f"{path.parent}/config.json asks for a model that is too large for this machine") from None
+    fill(model, tensors, path)
+    return model.to(device).eval()
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -92,6 +110,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         )
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
+        if about["model_type"] in NORMS:
+            return dict(about)
         name = str(about["model_type"]).removeprefix("qkv-")
         version = int(about.pop("qkv_version"))
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -25,6 +25,7 @@ def serve(
     seconds: int = 60,
     file_bytes: int = 2_097_152,
     device: str = "cpu",
+    engine: str = "native",
 ) -> None:
     """Serve models over HTTP: a page to look inside, LibreTranslate's API, and our own under /api.
 
@@ -65,6 +66,8 @@ def serve(
         Largest file to translate.
     device
         cpu, cuda or mps.
+    engine
+        What searches: native, int8 (after qkv quantize), ctranslate2, or auto: the fastest here.
     """
     try:
         from qkv import serving
@@ -76,7 +79,7 @@ def serve(
     )  # fmt: skip
     serving.serve(
         serving.Service(
-            models := serving.Models.load(model or [Path("model")], device),
+            models := serving.Models.load(model or [Path("model")], device, engine),
             limits=limits,
             key=os.environ.get("QKV_API_KEY", "") if api_key is None else api_key,
             glossaries=serving.read_glossaries(glossary, models) if glossary else {},

@@ -4,7 +4,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,15 +14,18 @@ from qkv.folder import Loaded
 from qkv.models import Model
 from qkv.text.tokenizer import Tokenizer
 
+POWER = 1e-6  # of length^POWER, CTranslate2's penalty: log p alone decides; with 0 it would stop by another rule
+
 
 class CTranslate2:
     """Klein et al. 2020, OpenNMT's engine: beam search and greedy as ours, in C++.
 
-    Beams are cut and stopped as ours are, so the best hypothesis is the same; hypotheses are ranked by our length
-    penalty here. Of the n best, the last may be another, since CTranslate2 keeps no more than `beam` of those that
-    ended. Our own search does what CTranslate2 does otherwise: it forces the end of a sentence that reaches its limit,
-    blocks repetitions (CTranslate2 takes blocked tokens out of the softmax, so that beams rank otherwise) and samples
-    (CTranslate2 takes a seed only once).
+    Beams are cut and stopped as ours are, so the hypotheses are the same; they are ranked by our length penalty here.
+    If more than `beam` of them have ended, CTranslate2 drops the last by log p, so that the last of the n best may be
+    another. The best never is: fewer than `beam` had ended before the last step, so whatever was dropped is worse than
+    one as long or longer, whose log p is higher. Our own search does what CTranslate2 does otherwise: it forces the
+    end of a sentence that reaches its limit, rewards short ones (alpha < 0), blocks repetitions (CTranslate2 takes
+    blocked tokens out of the softmax, so that beams rank otherwise) and samples (CTranslate2 takes a seed only once).
     """
 
     name = "ctranslate2"
@@ -44,45 +46,26 @@ class CTranslate2:
             return cls(folder, loaded.model, loaded.tokenizer, device)
 
     def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
-        if no_repeat or how.sampling:
+        if no_repeat or how.sampling or how.alpha < 0:
             return self.native.decode(sources, how, no_repeat)
         limits = longest_targets(sources, self.max_length)
-        options: dict[str, Any] = {"max_input_length": 0, "min_decoding_length": 0, "return_scores": True}
-        options["max_decoding_length"] = max(limits)
-        found = self.searched(sources, how, options)
+        found = self.searched(sources, how, max(limits))
         late = [i for i, some in enumerate(found) if max(len(h.tokens) for h in some) + 1 >= limits[i]]
         again = self.native.decode([sources[i] for i in late], how) if late else []
         for i, some in zip(late, again, strict=True):
             found[i] = some
         return [sorted(some, key=lambda h: -h.score)[: how.n_best] for some in found]
 
-    def searched(self, sources: list[list[int]], how: Search, options: dict[str, Any]) -> list[list[Hypothesis]]:
-        """Twice where it matters. CTranslate2 drops the last by log p / length^p if more than `beam` have ended.
-
-        Our penalty grows slower than length^alpha and faster than length^0, so the best by ours is among the best by
-        one of them. A hypothesis shorter than the others can only have been dropped where two have the last length.
-        """
-        found = self.ended(sources, how, how.alpha, options)
-        lengths = [[len(h.tokens) for h in some] for some in found]
-        doubtful = [i for i, some in enumerate(lengths) if some.count(max(some)) > 1 and how.alpha]
-        again = self.ended([sources[i] for i in doubtful], how, 0.0, options) if doubtful else []
-        for i, some in zip(doubtful, again, strict=True):
-            known = [h.tokens for h in found[i]]
-            found[i] += [h for h in some if h.tokens not in known]
-        return found
-
-    def ended(
-        self, sources: list[list[int]], how: Search, power: float, options: dict[str, Any]
-    ) -> list[list[Hypothesis]]:
-        """The best `beam` that ended, by log p / length^power."""
-        power, alpha = power or 1e-6, how.alpha if how.beam > 1 else 0.0  # with 0 it would stop by another rule
+    def searched(self, sources: list[list[int]], how: Search, limit: int) -> list[list[Hypothesis]]:
+        """The best `beam` that ended, by log p."""
         results = self.translator.translate_batch(
-            self.spell(sources), beam_size=how.beam, num_hypotheses=how.beam, length_penalty=power, **options
-        )
-        found = []
+            self.spell(sources), beam_size=how.beam, num_hypotheses=how.beam, length_penalty=POWER, return_scores=True,
+            max_input_length=0, min_decoding_length=0, max_decoding_length=limit,
+        )  # fmt: skip
+        alpha, found = how.alpha if how.beam > 1 else 0.0, []
         for result in results:
             rows = [(self.read(words), score) for words, score in zip(result.hypotheses, result.scores, strict=True)]
-            found.append([scored(ids, score * (len(ids) + 1) ** power, alpha) for ids, score in rows])
+            found.append([scored(ids, score * (len(ids) + 1) ** POWER, alpha) for ids, score in rows])
         return found
 
     def spell(self, rows: list[list[int]]) -> list[list[str]]:

@@ -38,7 +38,7 @@ class Models:
         self.codes = list(dict.fromkeys([*self.sources, *self.targets]))
 
     @classmethod
-    def load(cls, folders: Sequence[Path], device: str = "cpu") -> "Models":
+    def load(cls, folders: Sequence[Path], device: str = "cpu", engine: str = "native") -> "Models":
         """Each is named after its folder; a second of the same name gets a number."""
         if not folders:
             raise InputError("no model was given; for example: qkv serve --model model")
@@ -47,7 +47,7 @@ class Models:
             name = Path(folder).resolve().name
             same = sum(one.folder.resolve().name == name for one in served)
             name = f"{name}-{same + 1}" if same else name
-            served.append(Served(name, Path(folder), Translator.load(folder, device)))
+            served.append(Served(name, Path(folder), Translator.load(folder, device, engine)))
         return cls(served)
 
     def named(self, name: str) -> Served:

@@ -116,6 +116,10 @@ class Tokenizer:
         self._check(ids)
         return [_visible(str(self._rust.id_to_token(number))) for number in ids]
 
+    def vocabulary(self) -> list[str]:
+        """The token of each id, as tokenizer.json spells it."""
+        return [str(self._rust.id_to_token(number)) for number in range(len(self))]
+
     def sentence_ends(self) -> list[int]:
         """The ids of the pieces that end a sentence."""
         return [number for number, piece in enumerate(self.pieces(range(len(self)))) if piece.strip() in SENTENCE_ENDS]
