@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BENCH := build/bench
 
 .PHONY: demo test test-slow lint types unit browser clients page bench clean
 
@@ -50,6 +51,18 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# Beside other libraries, in an environment of its own; QUICK=1 takes a few minutes, without it half an hour.
+bench: $(BENCH)/ready
+	$(BENCH)/bin/python benchmarks/all.py $(if $(QUICK),--quick,--write docs/results/benchmarks.md)
+
+$(BENCH)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BENCH)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	-$(BENCH)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt x-transformers
+	-$(BENCH)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt eole
 	touch $@
 
 clean:

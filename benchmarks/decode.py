@@ -1,169 +1,138 @@
-"""Decoding speed: qkv beside Hugging Face's generate, with the same weights, in one run.
+"""Decoding speed: qkv beside CTranslate2 and Hugging Face's generate, with the same weights, in one run.
 
     python benchmarks/decode.py --preset small --rounds 5
 
-Both write exactly 24 tokens for each sentence: neither can choose an end before (its logit has a bias of -10,000). They
-take turns, so that whatever else the machine does slows both. Figures are medians over rounds, in tokens a second of
-finished text: a beam of 4 computes four times as many. "Same text" leaves out the last token, which is the forced end
-for us and one more word for them; in a beam that word takes part in the ranking, so that a few texts may differ.
+Everybody writes exactly 24 tokens for each sentence, by turns. Two tables: the latency of one request (one thread, one
+request at a time), and the throughput of the machine (as many requests side by side as there are cores). Figures are
+medians over rounds, in tokens a second of finished text: a beam of 4 computes four times as many.
+
+"Of ceiling" is the share of what the machine could write if it did nothing but the products: encoder and steps at the
+measured GEMM rate of the same precision, and no step faster than its weights can be read from memory. A cache that
+holds all weights of a small model may pass it. "Equal tokens" is the share that stands where Hugging Face has it,
+without the last one, which is the forced end for us and one more word for the others; in a beam it takes part in the
+ranking, so that the last few words may be those of another hypothesis. After one other choice all that follows is
+another text, and random weights choose between near equals: the shares of 8 bits, ours and CTranslate2's, can be
+compared with each other, but say nothing of a trained model (`qkv quantize` measures that).
 """
 
 import argparse
 import json
-import time
+import tempfile
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from peers import copied, marian
-from qkv.decoding import beam_search, greedy
-from qkv.models import PRESETS, Transformer, TransformerConfig
-from qkv.text.tokenizer import BOS, EOS, PAD, UNK
+from figures import best, by_turns, spread, table, times_as_fast
+from machine import bandwidth, facts, gemm
+from qkv.decoding.quantize import tokens_agree
+from qkv.models import PRESETS, TransformerConfig
+from qkv.text.tokenizer import PAD
+from writers import Writer, sentences, writers
 
-TOKENS, VOCABULARY = 24, 8000
+TOKENS = 24
 SETTINGS = [(1, 1), (1, 4), (32, 1), (32, 4)]  # sentences, beam
 SHORTEST, LONGEST = 8, 24  # source tokens: what nine of ten sentences of Multi30k have
-FLOATS = 2**26  # of the array that measures the bandwidth: 256 MB, larger than any cache
+REQUESTS = {1: 4, 32: 1}  # by their sentences: how many for each core, so that a round is no blink
 
-Write = Callable[[Tensor, int], list[list[int]]]  # source ids (B, S), beam -> the tokens of each sentence
-
-
-def models(preset: str) -> tuple[Transformer, Any]:
-    """One set of random weights in both; large enough for attention and choices to be far from uniform."""
-    sizes = {**PRESETS[preset], "vocab_size": VOCABULARY, "max_length": 256, "output_bias": True}
-    c = TransformerConfig(**sizes, attention_bias=True, position="sinusoidal(layout='halves')")
-    torch.manual_seed(1)
-    theirs = marian(c).eval()
-    for parameter in theirs.parameters():
-        if parameter.dim() > 1 and parameter.requires_grad:
-            nn.init.normal_(parameter, std=1.5 * c.d_model**-0.5)
-    theirs.final_logits_bias[:, [PAD, BOS, EOS, UNK]] = -1e4
-    return copied(theirs, c).eval(), theirs
+Rates = dict[str, float]  # operations a second in each precision, and "bytes" a second
+BYTES = {"float32": 4, "int8": 1}  # of a weight
 
 
-def sentences(count: int) -> Tensor:
-    """Source ids (B, S), padded, each with its end."""
-    generator = torch.Generator().manual_seed(count)
-    ids = torch.randint(UNK + 1, VOCABULARY, (count, LONGEST), generator=generator)
-    lengths = torch.linspace(LONGEST, SHORTEST, count).long()
-    place = torch.arange(LONGEST)
-    ids[place[None] == lengths[:, None] - 1] = EOS
-    return ids.masked_fill(place[None] >= lengths[:, None], PAD)
+def rates(threads: int) -> Rates:
+    torch.set_num_threads(threads)
+    found = {**{precision: gemm(precision) for precision in BYTES}, "bytes": bandwidth()}
+    torch.set_num_threads(1)
+    return found
 
 
-def our_write(model: Transformer) -> Write:
-    def write(src: Tensor, beam: int) -> list[list[int]]:
-        limits = [TOKENS] * len(src)
-        if beam == 1:
-            return [found.tokens for found in greedy(model, src, limits)]
-        return [found[0].tokens for found in beam_search(model, src, limits, beam=beam, alpha=1.0)]
+def floor(c: TransformerConfig, src: Tensor, beam: int, tokens: int, precision: str, most: Rates) -> float:
+    """Seconds that a request takes at least: its products at the machine's rate, its weights read in each step.
 
-    return write
-
-
-def their_write(model: Any) -> Write:
-    from transformers import GenerationConfig
-
-    ids = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
-    how = {
-        beam: GenerationConfig(num_beams=beam, min_new_tokens=TOKENS, max_new_tokens=TOKENS, do_sample=False, **ids)  # type: ignore[no-untyped-call]
-        for _, beam in SETTINGS
-    }
-
-    @torch.inference_mode()
-    def write(src: Tensor, beam: int) -> list[list[int]]:
-        found = model.generate(src, attention_mask=(src != PAD).long(), generation_config=how[beam])
-        return [row[1:] for row in found.tolist()]
-
-    return write
-
-
-def decoder_bytes(c: TransformerConfig) -> int:
-    """Weights that one decoding step reads: of each layer all but keys and values of the memory, and the vocabulary."""
+    An encoder layer has 4 d^2 + 2 d f weights for each source token, and each decoder layer 2 d^2 more for the keys
+    and values of the memory. A step reads of each decoder layer 6 d^2 + 2 d f, and the vocabulary.
+    """
     d, f = c.d_model, c.d_ff
-    layer = 6 * (d * d + d) + 2 * d * f + f + d + 3 * 2 * d
-    return 4 * (c.decoder_layers * layer + c.vocab_size * (d + 1))
+    source = int((src != PAD).sum())
+    encoder = source * (c.encoder_layers * (4 * d * d + 2 * d * f) + c.decoder_layers * 2 * d * d)
+    weights = c.decoder_layers * (6 * d * d + 2 * d * f) + c.vocab_size * d
+    compute = 2 * len(src) * beam * weights / most[precision]
+    return 2 * encoder / most[precision] + tokens * max(compute, BYTES[precision] * weights / most["bytes"])
 
 
-def bandwidth() -> float:
-    """Bytes a second at which this process reads memory, by the sum of an array that no cache holds."""
-    array = torch.ones(FLOATS)
-    seconds = []
-    for _ in range(5):
-        began = time.perf_counter()
-        array.sum()
-        seconds.append(time.perf_counter() - began)
-    return 4 * FLOATS / min(seconds)
-
-
-def seconds_of(write: Write, src: Tensor, beam: int) -> float:
-    began = time.perf_counter()
-    write(src, beam)
-    return time.perf_counter() - began
-
-
-def race(ours: Write, theirs: Write, src: Tensor, beam: int, rounds: int) -> dict[str, Any]:
-    """Both by turns; the first round only warms up, and its texts are compared."""
-    written, expected = ours(src, beam), theirs(src, beam)
-    if any(len(row) != TOKENS for row in expected) or any(len(row) != TOKENS - 1 for row in written):
-        raise SystemExit(f"somebody did not write {TOKENS} tokens (ours are without the end, which is forced at last)")
-    pairs = []
-    for number in range(rounds):
-        both = [(0, ours), (1, theirs)]
-        taken = {who: seconds_of(write, src, beam) for who, write in (both if number % 2 else both[::-1])}
-        pairs.append((taken[0], taken[1]))
-    tokens = len(src) * TOKENS
-    return {
-        "sentences": len(src),
-        "beam": beam,
-        "qkv": tokens / median(own for own, _ in pairs),
-        "marian": tokens / median(other for _, other in pairs),
-        "ratio": median(other / own for own, other in pairs),
-        "same": sum(own == other[:-1] for own, other in zip(written, expected, strict=True)),
-    }
+def race(
+    c: TransformerConfig, everyone: list[Writer], count: int, beam: int, rounds: int, cores: int, most: Rates
+) -> list[dict[str, Any]]:
+    """One setting; with `cores` = 0, one request on one thread. The first run warms up, and its texts are compared."""
+    src = sentences(count, SHORTEST, LONGEST)
+    requests = max(1, REQUESTS[count] * cores)
+    runs, texts = dict[str, Callable[[], Any]](), dict[str, list[list[int]]]()
+    for who in everyone:
+        ready, name = who.ready(src), f"{who.name} {who.precision}"
+        all_ = partial(who.write_all, [ready] * requests, beam, TOKENS)
+        runs[name] = all_ if cores else partial(who.write, ready, beam, TOKENS)
+        texts[name] = [row[: TOKENS - 1] for row in (all_()[-1] if cores else who.write(ready, beam, TOKENS))]
+        if any(len(row) != TOKENS - 1 for row in texts[name]):
+            raise SystemExit(f"{name} did not write {TOKENS} tokens")
+    seconds = by_turns(runs, rounds)
+    rival = best(seconds, [name for name in seconds if name.startswith("CTranslate2")] or [next(iter(seconds))])
+    rows = []
+    for who, name in zip(everyone, seconds, strict=True):
+        taken = median(seconds[name]) / requests
+        rows.append({
+            "sentences": count, "beam": beam, "who": name, "ms": 1000 * taken, "spread": spread(seconds[name]),
+            "tokens_per_second": count * TOKENS / taken,
+            "as_fast": times_as_fast(seconds[name], seconds[rival]), "rival": rival,
+            "of_ceiling": floor(c, src, beam, TOKENS, who.precision, most) / taken,
+            "equal_tokens": tokens_agree(texts[name], next(iter(texts.values()))),
+        })  # fmt: skip
+    return rows
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    model, other = models(asked.preset)
-    ours, theirs = our_write(model), their_write(other)
-    rows = [race(ours, theirs, sentences(count), beam, asked.rounds) for count, beam in SETTINGS]
-    read, speed = decoder_bytes(model.config), bandwidth()
-    bound = {"decoder_mb": read / 1e6, "bandwidth_gb": speed / 1e9, "tokens_per_second": speed / read}
-    return {"preset": asked.preset, "threads": torch.get_num_threads(), "rounds": asked.rounds, "tokens": TOKENS,
-            "rows": rows, "bound": bound, "share_of_bound": rows[0]["qkv"] / bound["tokens_per_second"]}  # fmt: skip
+    most = {"latency": rates(1), "throughput": rates(asked.threads)}
+    found: dict[str, Any] = {"preset": asked.preset, "machine": facts(), "threads": asked.threads, "ceilings": most}
+    with tempfile.TemporaryDirectory() as folder:
+        c, everyone = writers(asked.preset, asked.threads, Path(folder))
+        for kind, cores in (("latency", 0), ("throughput", asked.threads)):
+            settings = [(count, beam) for count, beam in SETTINGS if count in asked.sentences]
+            races = [race(c, everyone, *setting, asked.rounds, cores, most[kind]) for setting in settings]
+            found[kind] = [row for rows in races for row in rows]
+    return {**found, "rounds": asked.rounds, "tokens": TOKENS}
 
 
 def tell(found: dict[str, Any]) -> None:
-    print(
-        f"{found['preset']}, {TOKENS} tokens a sentence, {found['rounds']} rounds, {found['threads']} threads, float32"
-    )
-    print("\nsentences  beam   qkv tokens/s   marian tokens/s   ratio   same text")
-    for row in found["rows"]:
-        print(
-            f"{row['sentences']:>9}{row['beam']:>6}{row['qkv']:>15,.0f}{row['marian']:>18,.0f}{row['ratio']:>8.2f}x"
-            f"{row['same']:>7} of {row['sentences']}"
-        )
-    bound, small = found["bound"], found["bound"]["decoder_mb"] < 64
-    print(
-        f"\none step reads {bound['decoder_mb']:.1f} MB of decoder weights; at {bound['bandwidth_gb']:.1f} GB/s from "
-        f"memory that is at most {bound['tokens_per_second']:,.0f} tokens/s for one sentence: greedy reaches "
-        f"{found['share_of_bound']:.0%} of it{' (a large cache may hold so few weights and pass it)' if small else ''}"
-    )
-    ratios = [f"{row['ratio']:.2f} (batch {row['sentences']}, beam {row['beam']})" for row in found["rows"]]
-    print(f"\nqkv decodes as fast as marian, times {', '.join(ratios)}")
+    titles = {
+        "latency": "latency: one request, one thread",
+        "throughput": f"throughput: requests side by side on {found['threads']} cores",
+    }
+    head = ["sentences", "beam", "who", "ms a request", "spread", "tokens/s", "to CTranslate2", "of ceiling"]
+    for kind, title in titles.items():
+        most = found["ceilings"][kind]
+        said = ", ".join(f"{most[precision] / 1e9:,.0f} GOP/s in {precision}" for precision in BYTES)
+        print(f"\n### {found['preset']}, {title}\n\n{TOKENS} tokens a sentence, {found['rounds']} rounds; ", end="")
+        print(f"ceilings: {said}, {most['bytes'] / 1e9:,.1f} GB/s from memory; {found['machine']}\n")
+        rows = [
+            [str(row["sentences"]), str(row["beam"]), row["who"], f"{row['ms']:,.0f}", f"{row['spread']:.0%}",
+             f"{row['tokens_per_second']:,.0f}", f"{row['as_fast']:.2f}x", f"{row['of_ceiling']:.0%}",
+             f"{row['equal_tokens']:.0%}"]
+            for row in found[kind]
+        ]  # fmt: skip
+        print(table([*head, "equal tokens"], rows))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Decoding speed beside Hugging Face's MarianMTModel.generate.")
+    parser = argparse.ArgumentParser(description="Decoding speed beside CTranslate2 and Hugging Face.")
     parser.add_argument("--preset", choices=PRESETS, default="small")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--sentences", type=int, nargs="+", choices=REQUESTS, default=list(REQUESTS))
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="cores for throughput")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
     found = measure(asked)
     if asked.json:
         print(json.dumps(found))

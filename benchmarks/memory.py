@@ -10,7 +10,6 @@ import argparse
 import itertools
 import json
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from figures import megabytes, table
 from qkv.data import Batches, Corpus, write_shards
 from qkv.text.tokenizer import Tokenizer
 
@@ -36,12 +36,6 @@ def sentences(count: int, seed: int) -> Iterator[tuple[str, str]]:
         length = rng.randint(4, 20)
         drawn = rng.choices(words, cum_weights=weights, k=2 * length)
         yield " ".join(drawn[:length]), " ".join(drawn[length:])
-
-
-def megabytes() -> float:
-    """The most memory that this process has ever held."""
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # getrusage counts bytes on macOS, KiB on Linux
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def measure(count: int, tokens: int) -> dict[str, float]:
@@ -62,6 +56,13 @@ def measure(count: int, tokens: int) -> dict[str, float]:
     return {**done, "read": megabytes(), "epoch_s": epoch_s, "us": epoch_s / batches.count(0) * 1e6}
 
 
+def measure_apart(count: int, tokens: int) -> dict[str, float]:
+    """The same in a process of its own, since a peak is never forgotten."""
+    command = [sys.executable, __file__, "--child", "--pairs", str(count), "--tokens", str(tokens)]
+    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Peak memory while shards are written and read, by corpus size.")
     parser.add_argument("--pairs", type=int, nargs="+", default=[100_000, 1_000_000, 5_000_000])
@@ -71,15 +72,17 @@ def main() -> None:
     if asked.child:
         print(json.dumps(measure(asked.pairs[0], asked.tokens)))
         return
-    print("     pairs  at start   written  and read  writing   epoch  a batch  ratio")
-    first = 0.0
+    rows, first = [], 0.0
     for count in asked.pairs:
-        command = [sys.executable, __file__, "--child", "--pairs", str(count), "--tokens", str(asked.tokens)]
-        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        found = measure_apart(count, asked.tokens)
         first = first or found["read"]
-        peaks = " ".join(f"{found[moment]:>6.0f} MB" for moment in ("begin", "write", "read"))
-        times = f"{found['write_s']:>6.0f} s {found['epoch_s']:>5.1f} s {found['us']:>5.0f} us"
-        print(f"{count:>10} {peaks} {times} {found['read'] / first:>6.2f}", flush=True)
+        peaks = [f"{found[moment]:,.0f} MB" for moment in ("begin", "write", "read")]
+        times = [f"{found['write_s']:.1f} s", f"{found['epoch_s']:.1f} s", f"{found['us']:,.0f} us"]
+        speed = f"{count / found['write_s']:,.0f}"
+        rows.append([f"{count:,}", *peaks, *times, speed, f"{found['read'] / first:.2f}"])
+    print("\n### Data preparation by corpus size\n")
+    head = ["pairs", "at the start", "written", "and read", "writing", "epoch", "a batch", "pairs/s written", "ratio"]
+    print(table(head, rows))
 
 
 if __name__ == "__main__":

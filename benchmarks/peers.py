@@ -1,8 +1,13 @@
-"""The other libraries' models that benchmarks compare with: the same sizes, and for Marian the same weights."""
+"""The other libraries' models that benchmarks compare with: the same sizes, and for Marian the same weights.
+
+Not here: fairseq 0.12.2, the last one, cannot be imported on Python 3.11 and later, since its settings have mutable
+defaults; Marian's own program (pymarian) reads text and makes its own batches, so that it cannot train on ours.
+"""
 
 import math
 import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +94,79 @@ def copied(theirs: Any, c: TransformerConfig) -> Transformer:
     model = Transformer(c)
     fill(model, tensors, Path("marian"))
     return model
+
+
+# -- training: what gives logits (B, T, V) for src (B, S) and tgt (B, T) ----------------------------------------------
+
+Logits = Callable[[Tensor, Tensor], Tensor]
+
+
+def plain_peer(c: TransformerConfig) -> tuple[nn.Module, Logits]:
+    model = Plain(c)
+    return model, model
+
+
+def marian_peer(c: TransformerConfig) -> tuple[nn.Module, Logits]:
+    model = marian(c)
+    return model, lambda src, tgt: model(src, src != PAD, tgt).logits
+
+
+def x_transformers_peer(c: TransformerConfig) -> tuple[nn.Module, Logits]:
+    """Its encoder and decoder with torch's fused attention; one table for all three, as ours."""
+    from x_transformers import Decoder, Encoder, TransformerWrapper  # type: ignore[import-not-found]
+    from x_transformers.x_transformers import TokenEmbedding  # type: ignore[import-not-found]
+
+    sizes: dict[str, Any] = {"dim": c.d_model, "heads": c.n_heads, "attn_dim_head": c.head_width, "attn_flash": True}
+    sizes |= {"ff_mult": c.d_ff / c.d_model, "ff_custom_activation": nn.ReLU(), "pre_norm": c.norm == "pre"}
+    sizes |= {"ff_sublayer_dropout": c.dropout, "attn_sublayer_dropout": c.dropout}
+    outside = {"num_tokens": c.vocab_size, "max_seq_len": c.max_length, "emb_dropout": c.dropout}
+    outside |= {"scaled_sinu_pos_emb": True, "token_emb": TokenEmbedding(c.d_model, c.vocab_size)}
+    encoder = TransformerWrapper(
+        attn_layers=Encoder(depth=c.encoder_layers, **sizes), return_only_embed=True, **outside
+    )
+    decoder = TransformerWrapper(
+        attn_layers=Decoder(depth=c.decoder_layers, cross_attend=True, **sizes), tie_embedding=True, **outside
+    )
+
+    def logits(src: Tensor, tgt: Tensor) -> Tensor:
+        memory = encoder(src, mask=src != PAD, return_embeddings=True)
+        found: Tensor = decoder(tgt, context=memory, context_mask=src != PAD)
+        return found
+
+    return nn.ModuleList((encoder, decoder)), logits
+
+
+def eole_peer(c: TransformerConfig) -> tuple[nn.Module, Logits]:
+    """OpenNMT-py's heir, its model without its loop: one table for all three, fused attention, no attention biases."""
+    warnings.filterwarnings("ignore", module="eole")  # that it has no kernels for GPUs here
+    from eole.config.models import TransformerModelConfig  # type: ignore[import-not-found]
+    from eole.config.training import TrainingConfig  # type: ignore[import-not-found]
+    from eole.models.model import EncoderDecoderModel  # type: ignore[import-not-found]
+
+    sizes = TransformerModelConfig(
+        hidden_size=c.d_model, word_vec_size=c.d_model, heads=c.n_heads, transformer_ff=c.d_ff, layer_norm="standard",
+        mlp_activation_fn="relu", add_ffnbias=True, position_encoding_type="SinusoidalInterleaved",
+        share_embeddings=True, share_decoder_embeddings=True, generator_bias=False,
+        encoder={"layers": c.encoder_layers}, decoder={"layers": c.decoder_layers},
+    )  # fmt: skip
+    settings = TrainingConfig(dropout=[c.dropout], attention_dropout=[0.0], param_init_method="xavier_uniform")
+    words = {"<pad>": PAD} | {str(number): number for number in range(1, c.vocab_size)}
+    vocabularies = {"specials": {"pad_token": "<pad>"}, "src": words, "tgt": words}
+    model = EncoderDecoderModel.build(sizes, vocabularies, settings)
+    model.init_weights(settings)
+
+    def logits(src: Tensor, tgt: Tensor) -> Tensor:
+        longer = nn.functional.pad(tgt, (0, 1))  # it drops the last
+        found: Tensor = model.generator(model(src, longer, (src != PAD).sum(1)).dec_out)
+        return found
+
+    return model, logits
+
+
+# name: the package that it needs, and what makes it
+PEERS: dict[str, tuple[str, Callable[[TransformerConfig], tuple[nn.Module, Logits]]]] = {
+    "torch": ("torch", plain_peer),
+    "marian": ("transformers", marian_peer),
+    "x-transformers": ("x_transformers", x_transformers_peer),
+    "eole": ("eole", eole_peer),
+}

@@ -42,7 +42,7 @@ def look(
 
     For example:
       qkv look "Two dogs play in the snow." --model model
-      qkv look "Two dogs play in the snow." --model model -o heads.png --heads --layer 2
+      qkv look "Two dogs." --model model -o heads.png --heads --layer 2
       qkv look "Two dogs play in the snow." --model model -o look.gif
 
     Parameters

@@ -100,7 +100,7 @@ def picture(
     For example:
       qkv picture
       qkv picture positions -o positions.svg
-      qkv picture heads --model model --text "A dog ate the food because it was hungry"
+      qkv picture heads --model model --text "A dog ate"
       qkv picture decoding --model model -o decoding.gif
 
     Parameters

@@ -20,7 +20,7 @@ AGREE = 0.8  # the share of tokens that must stay as they are
 
 
 @app.command(name="quantize")
-def quantize_command(
+def quantize_(
     model: Path,
     *,
     valid: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006 (never changed)
@@ -35,7 +35,6 @@ def quantize_command(
     For example:
       qkv quantize model
       qkv quantize model --valid val.en val.de
-      qkv translate news.en --model model --engine int8
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ def serve(
     For example:
       qkv serve --model model
       qkv serve --model en-de de-en --port 8000 --glossary terms.csv
-      QKV_API_KEY=secret qkv serve --model model --host 0.0.0.0
+      qkv serve --model model --host 0.0.0.0 --api-key secret
 
     With a key, open the page as http://HOST:PORT/?api_key=KEY.
 

@@ -1,0 +1,69 @@
+"""The text that benchmarks train and translate: Multi30k where it is, else made-up sentences of the same lengths."""
+
+import itertools
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from qkv.data import Batch, Batches, Corpus, write_shards
+from qkv.text import read_pairs
+from qkv.text.tokenizer import BOS, EOS, UNK, Tokenizer
+
+DATA = Path(os.environ.get("QKV_DATA", Path(__file__).resolve().parents[1] / "../shared/data")) / "multi30k"
+VOCABULARY, BATCH_TOKENS = 8000, 4096
+# Lengths of Multi30k (29,000 pairs en-de, one BPE vocabulary of 8,000): source tokens, and target tokens for each
+# source token. The two are all but independent (correlation -0.08), so that they can be drawn one by one.
+PERCENT = [0, 1, 5, 25, 50, 75, 95, 99, 100]
+SOURCE_TOKENS = [4, 7, 8, 11, 14, 17, 23, 29, 48]
+TARGET_RATIO = [0.19, 0.67, 0.77, 0.91, 1.0, 1.15, 1.38, 1.62, 2.4]
+SYLLABLES = ["ka", "lo", "mi", "ren", "tus", "ve", "shi", "dor", "pa", "nel", "go", "bri"]
+
+Pairs = list[tuple[str, str]]
+
+
+def multi30k() -> tuple[Pairs, str]:
+    """The real pairs if they are there, else made-up ones of the same lengths; and which of the two."""
+    files = [DATA / "train.en.gz", DATA / "train.de.gz"]
+    if all(path.exists() for path in files):
+        return [pair[:2] for pair in read_pairs(files, source="en", target="de")], "Multi30k en-de"
+    return list(generated(29_000)), "generated text with the lengths of Multi30k"
+
+
+def generated(count: int) -> Iterator[tuple[str, str]]:
+    """Sentences of 1,728 made-up words: few enough for each to become one token, so that words are tokens."""
+    rng = random.Random(1)
+    words = ["".join(parts) for parts in itertools.product(SYLLABLES, repeat=3)]
+    sources = np.interp([100 * rng.random() for _ in range(count)], PERCENT, SOURCE_TOKENS)
+    ratios = np.interp([100 * rng.random() for _ in range(count)], PERCENT, TARGET_RATIO)
+    for source, ratio in zip(sources, ratios, strict=True):
+        yield tuple(" ".join(rng.choices(words, k=max(1, round(n)))) for n in (source, source * ratio))  # type: ignore[misc]
+
+
+def batched(pairs: Pairs, folder: Path) -> Batches:
+    """Batches as training makes them."""
+    tokenizer = Tokenizer.train((text for pair in pairs for text in pair), vocab_size=VOCABULARY)
+    write_shards(folder / "shards", pairs, tokenizer, count=len(pairs), max_length=200)
+    return Batches(Corpus.open(folder / "shards", tokenizer.fingerprint), BATCH_TOKENS, seed=1)
+
+
+def even_batch(tokens: int, length: int, vocabulary: int) -> Batch:
+    """About `tokens` random tokens in pairs of one length: no padding, so that only the length changes."""
+    rows = max(1, tokens // length)
+    rng = torch.Generator().manual_seed(length)
+    src, tgt = (torch.randint(UNK + 1, vocabulary, (rows, length), generator=rng) for _ in range(2))
+    src[:, -1] = tgt[:, -1] = EOS
+    return Batch(src, torch.cat((torch.full((rows, 1), BOS), tgt), dim=1), np.zeros((rows, 2), dtype=np.int64))
+
+
+def whole_vocabulary(size: int = VOCABULARY) -> Tokenizer:
+    """A tokenizer with exactly `size` entries, of random letters: their pairs are so many that none is left over."""
+    rng = random.Random(1)
+    words = ("".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 9))) for _ in range(4 * size))
+    tokenizer = Tokenizer.train(words, vocab_size=size)
+    if len(tokenizer) != size:
+        raise SystemExit(f"the tokenizer has {len(tokenizer)} entries, not {size}")
+    return tokenizer

@@ -1,0 +1,55 @@
+"""How every benchmark takes its figures and shows them: by turns, as medians with their spread, in Markdown tables."""
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+
+UNIT = 2**20 if sys.platform == "darwin" else 2**10  # getrusage counts bytes on macOS, KiB on Linux; in megabytes
+
+Seconds = dict[str, list[float]]  # of each contestant, one for each round
+
+
+def by_turns(contestants: Mapping[str, Callable[[], object]], rounds: int) -> Seconds:
+    """Each runs once in each round, so that whatever else the machine does slows all; who begins changes."""
+    order, seconds = list(contestants), {name: list[float]() for name in contestants}
+    for number in range(rounds):
+        first = number % len(order)
+        for name in order[first:] + order[:first]:
+            began = time.perf_counter()
+            contestants[name]()
+            seconds[name].append(time.perf_counter() - began)
+    return seconds
+
+
+def times_as_fast(own: Sequence[float], other: Sequence[float]) -> float:
+    """The median over rounds of the other's seconds by one's own: above 1, one is faster."""
+    return median(theirs / ours for ours, theirs in zip(own, other, strict=True))
+
+
+def spread(values: Sequence[float]) -> float:
+    """Half the way from the lowest to the highest round, as a share of the median."""
+    return (max(values) - min(values)) / 2 / median(values)
+
+
+def best(seconds: Seconds, names: Sequence[str]) -> str:
+    """The one of these that is fastest by its median."""
+    return min(names, key=lambda name: median(seconds[name]))
+
+
+def megabytes() -> float:
+    """The most memory that this process has ever held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / UNIT
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table that is aligned in a terminal too; numbers stand at the right."""
+    widths = [max(3, *(len(row[i]) for row in [head, *rows])) for i in range(len(head))]
+    right = [all(row[i][:1].isdigit() or row[i] in ("", "-") for row in rows) for i in range(len(head))]
+    marks = ["-" * (width - 1) + (":" if at_right else "-") for width, at_right in zip(widths, right, strict=True)]
+    lines = []
+    for row in [head, marks, *rows]:
+        cells = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

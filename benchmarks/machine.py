@@ -1,0 +1,56 @@
+"""What this machine can do at most, and what it is: the ceilings that figures are measured against."""
+
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from qkv.decoding.int8 import Int8, has_kernel, quantised
+
+CUBE = 2048  # side of the matrices that measure the rate of products
+FLOATS = 2**26  # of the array that measures the bandwidth: 256 MB, larger than any cache
+TRIES = 4  # the best of them counts
+
+
+def shortest(work: Callable[[], object]) -> float:
+    """Seconds of the fastest try."""
+    seconds = []
+    for _ in range(TRIES):
+        began = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
+
+
+def gemm(precision: str) -> float:
+    """Operations a second of one large product of matrices, in float32, bfloat16 or int8: what nobody can pass."""
+    a, b = torch.randn(CUBE, CUBE), torch.randn(CUBE, CUBE)
+    if precision != "int8":
+        kind = getattr(torch, precision)
+        a, b = a.to(kind), b.to(kind)
+        return 2 * CUBE**3 / shortest(lambda: torch.mm(a, b))
+    if not has_kernel():
+        return gemm("float32")
+    product = Int8(*quantised(b), None, low=-4.0, high=4.0)
+    return 2 * CUBE**3 / shortest(lambda: product(a))
+
+
+def bandwidth() -> float:
+    """Bytes a second at which this process reads memory, by the sum of an array that no cache holds."""
+    array = torch.ones(FLOATS)
+    return 4 * FLOATS / shortest(array.sum)
+
+
+def cpu() -> str:
+    """The processor's name."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def facts() -> str:
+    """One line: the processor, what it can, and with what."""
+    return f"{cpu()} ({torch.backends.cpu.get_cpu_capability()}), torch {torch.__version__}"
