@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-ROOM = 32  # steps that a cache has room for at first; it doubles when they are used up
+ROOM = 8  # steps that a cache has room for at first; when they are used up, what nobody needs any more makes room
 FEW = 64  # queries (sentences x heads x hypotheses) up to which one call of the fused kernel is faster than three
 
 
@@ -12,26 +12,24 @@ class Beams:
     """Keys and values of n sentences with W hypotheses each, and which of them each hypothesis has written.
 
     A step adds W entries to each sentence, one for each hypothesis. When hypotheses change places, no key and no value
-    does: `own` (n, W, entries), 0 or -inf, says which entries are a hypothesis's past, and it alone is reordered. When
-    sentences leave, those at the end of the cache move into the gaps.
+    does: `own` (n, W, entries), 0 or -inf, says which entries are a hypothesis's past, and it alone is reordered. From
+    time to time the entries that no hypothesis has in its past are dropped: most beams differ in their last words only.
+    When sentences leave, those at the end of the cache move into the gaps.
     """
 
-    def __init__(self, memory: Tensor, memory_mask: Tensor | None, wide: torch.dtype = torch.float32) -> None:
-        """memory (L, 2, n, H, S, K): keys and values of the source for each layer; memory_mask (n, 1, S), 0 or -inf.
-
-        `wide` is the type in which keys and values are kept as soon as there are several hypotheses.
-        """
-        self.memory, self.memory_mask, self.wide = memory, memory_mask, wide
+    def __init__(self, memory: Tensor, memory_mask: Tensor | None) -> None:
+        """memory (L, 2, n, H, S, K): keys and values of the source for each layer; memory_mask (n, 1, S), 0 or -inf."""
+        self.memory, self.memory_mask = memory, memory_mask
         self.n, self.heads, self.width, self.steps, self.used = memory.size(2), memory.size(3), 1, 0, 0
         self.place = torch.arange(self.n)  # where in the cache the search's sentence i is
         self.is_moved = False
         self.cache = memory.new_empty(*memory.shape[:4], ROOM, memory.size(-1))
-        self.own = memory.new_zeros(self.n, 1, ROOM)
+        self.own = memory.new_full((self.n, 1, ROOM), -torch.inf)
         self.arrange()
 
     def arrange(self) -> None:
         """Find the views that steps use; anew whenever the sentences or the tensors are others."""
-        self.is_few = self.cache.dtype == torch.float32 and self.n * self.heads * self.width <= FEW
+        self.is_few = self.n * self.heads * self.width <= FEW
         self.caches, self.sources = self.views(self.cache), self.views(self.memory)
         self.source_mask = None
         if self.memory_mask is not None:
@@ -52,13 +50,12 @@ class Beams:
 
     def begin(self) -> None:
         """Make room for one entry of each hypothesis; each sees its own."""
+        if self.used + self.width > self.cache.size(4):
+            self.make_room(self.width)
         self.end = self.used + self.width
-        if self.end > self.cache.size(4):
-            self.grow(2 * self.cache.size(4))
-        self.mask = None  # one hypothesis a sentence has written every entry
-        if self.width > 1:
-            self.own.narrow(2, self.used, self.width).diagonal(dim1=1, dim2=2).zero_()
-            self.mask = self.for_heads(self.own[:, :, : self.end])
+        self.own.narrow(2, self.used, self.width).diagonal(dim1=1, dim2=2).zero_()
+        # One hypothesis a sentence has written every entry.
+        self.mask = None if self.width == 1 else self.for_heads(self.own[:, :, : self.end])
 
     def look_back(self, layer: int, qkv: Tensor) -> Tensor:
         """Add this step's entries; the context (n * W, H * K) that its queries find: qkv (n, W, 3, H, K)."""
@@ -78,9 +75,9 @@ class Beams:
         if self.is_few:
             context = F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
         else:
-            q, k = q.to(k.dtype).reshape(len(k), W, -1), k.transpose(1, 2)
+            q, k = q.reshape(len(k), W, -1), k.transpose(1, 2)
             scores = torch.bmm(q, k) if mask is None else torch.baddbmm(mask, q, k)
-            context = torch.bmm(scores.softmax(dim=-1), v).view(self.n, self.heads, W, -1).float()
+            context = torch.bmm(scores.softmax(dim=-1), v).view(self.n, self.heads, W, -1)
         return context.transpose(1, 2).reshape(self.n * W, -1)
 
     def finish(self) -> None:
@@ -117,20 +114,25 @@ class Beams:
 
     def inherit(self, parent: Tensor) -> None:
         """Each hypothesis (n, W) gets its parent's past."""
-        if self.width == 1 and self.cache.dtype != self.wide and not self.is_few:
-            self.cache, self.memory, self.own = (x.to(self.wide) for x in (self.cache, self.memory, self.own))
-            self.memory_mask = None if self.memory_mask is None else self.memory_mask.to(self.wide)
-        if self.width == 1:
-            self.grow(ROOM * parent.size(1))
         self.own = self.own.gather(1, parent[:, :, None].expand(-1, -1, self.own.size(2)))
+        if self.width < parent.size(1):
+            self.make_room(parent.size(1))
         self.width = parent.size(1)
 
-    def grow(self, entries: int) -> None:
-        cache, own = self.cache, self.own
-        self.cache = cache.new_empty(*cache.shape[:2], self.n, self.heads, entries, cache.size(-1))
-        self.cache[:, :, :, :, : self.used] = cache[:, :, : self.n, :, : self.used]
-        self.own = own.new_full((self.n, own.size(1), entries), -torch.inf)
-        self.own[:, :, : self.used] = own[:, :, : self.used]
+    def make_room(self, width: int) -> None:
+        """Keep what somebody has in their past, with room for some steps of `width` hypotheses and as much again."""
+        alive = (self.own[:, :, : self.used] == 0).any(dim=1)  # (n, entries)
+        most = int(alive.sum(dim=1).max())
+        kept = alive.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]  # (n, most): alive first
+        L, _, _, H, entries, K = self.cache.shape
+        heads = torch.arange(self.n * H).view(self.n, H, 1) * entries
+        rows = self.cache[:, :, : self.n].reshape(2 * L, -1, K).index_select(1, (heads + kept[:, None]).flatten())
+        room = most + max(ROOM * width, most)
+        self.cache = self.cache.new_empty(L, 2, self.n, H, room, K)
+        self.cache[..., :most, :] = rows.view(L, 2, self.n, H, most, K)
+        own = self.own.gather(2, kept[:, None].expand(-1, self.own.size(1), -1))
+        self.own = own.new_full((self.n, own.size(1), room), -torch.inf)
+        self.own[:, :, :most], self.used = own, most
         self.arrange()
 
     def leave(self, kept: Tensor) -> None:

@@ -119,8 +119,8 @@ class Sentences:
 class LeanTransformer:
     """A standard Transformer's `start` and `step`; `make` says by which kernel its products are computed."""
 
-    def __init__(self, model: Transformer, make: Make = Dense, wide: torch.dtype = torch.float32) -> None:
-        self.wide, self.config, self.heads = wide, model.config, model.config.n_heads
+    def __init__(self, model: Transformer, make: Make = Dense) -> None:
+        self.config, self.heads = model.config, model.config.n_heads
         self.source, self.target = Table(model.source.weight, model.encoder), Table(model.target.weight, model.decoder)
         activation = getattr(model.config, "activation", "relu")
         self.encoder, self.decoder = (
@@ -142,7 +142,7 @@ class LeanTransformer:
         blocked = sentences.mask
         if blocked is not None:
             blocked = torch.zeros(len(src), 1, src.size(1)).masked_fill_(~blocked[:, 0], -torch.inf)
-        return Beams(memory.contiguous(), blocked, self.wide)
+        return Beams(memory.contiguous(), blocked)
 
     def step(self, tokens: Tensor, seen: Beams) -> Tensor:
         """The last token of each hypothesis (N,) -> logits of the next one (N, V)."""
