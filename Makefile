@@ -20,7 +20,7 @@ types: $(VENV)/ready
 	$(BIN)/mypy
 
 unit: $(VENV)/ready browser build/clients/ready
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --dist loadfile
 
 # Real Chromium for the tests of the page: Debian's, installed where it is absent and may be.
 browser:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from qkv.decoding import Search, beam_search, greedy
+from qkv.decoding import Search, greedy
 from qkv.decoding.engine import Lean, Native
 from qkv.decoding.hypothesis import best
 from qkv.decoding.lean import LeanTransformer, Sentences, is_standard
