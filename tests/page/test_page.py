@@ -366,3 +366,35 @@ def test_a_key_is_asked_for_once_and_is_in_no_link(model: Path, window: Open, se
         page.get_by_role("button", name="Use this key").click()
         expect(page.locator(".translated")).not_to_be_empty()
         assert "sesame" not in page.url
+
+
+def test_no_key_is_lost_when_the_models_come_late(server: str, window: Open) -> None:
+    """The page is drawn anew when they come; whoever is typing goes on typing."""
+    held: list[Any] = []
+    opened = window()
+    opened.page.route("**/api/models", lambda route: held.append(route))
+    page = opened.open(server)
+    page.locator("#text").focus()
+    page.keyboard.type("3 1")
+    assert len(held) == 1
+    held[0].continue_()
+    expect(page.get_by_label("Model")).to_have_count(1)
+    expect(page.locator("#tab-attention")).to_be_visible()
+    page.keyboard.type(" 4")
+    expect(page.locator("#text")).to_have_value("3 1 4")
+
+
+def test_a_picture_that_needs_no_text_stays_when_a_translation_comes(server: str, window: Open) -> None:
+    held: list[Any] = []
+    opened = window()
+    opened.page.route("**/api/translate", lambda route: held.append(route))
+    page = opened.open(link(server, tab="positions"))
+    table = page.locator('figure[data-name="positions"]')
+    table.locator("canvas").focus()
+    page.keyboard.press("ArrowDown")
+    told = table.locator(".readout").inner_text()
+    held[0].continue_()
+    expect(page.locator(".translated")).to_be_visible()
+    assert table.locator(".readout").inner_text() == told
+    page.keyboard.press("ArrowDown")
+    expect(table.locator(".readout")).not_to_have_text(told)

@@ -26,6 +26,7 @@ let view = embedded?.view ?? null;
 let trouble = null; // what went wrong last
 let isWorking = false;
 let waiting = null;
+let field = null; // where the text is typed: one for the life of the page, so that no key is lost when it is drawn anew
 
 const model = () => models.find(({ name }) => name === state.model) ?? models[0] ?? {};
 
@@ -35,7 +36,7 @@ async function translate() {
   const text = state.q.trim();
   if (!text || embedded || !models.length) {
     view = embedded?.view ?? null;
-    show();
+    showText();
     return;
   }
   isWorking = true;
@@ -48,7 +49,7 @@ async function translate() {
     [view, trouble] = [null, wrong(error)];
   }
   isWorking = false;
-  show();
+  showText();
 }
 
 function typed(event) {
@@ -94,17 +95,30 @@ function render() {
   document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
   document.documentElement.dataset.theme = ["light", "dark"].includes(state.theme) ? state.theme : "auto";
   document.title = state.q || view ? `${(view?.text ?? state.q).slice(0, 60)} – qkv` : `qkv – ${t("title")}`;
+  const isTyping = field !== null && document.activeElement === field;
   page.replaceChildren(make("a", { class: "skip", href: "#views", onclick: toViews }, t("skip")), header(language),
     make("main", {}, translation(), make("section", { id: "views", "aria-label": t("views"), tabindex: -1 })));
   show();
+  if (isTyping) field.focus();
 }
 
-/** Draw what depends on the translation; the text that is being typed stays as it is. */
+/** Draw result and views; the text that is being typed stays as it is. */
 function show() {
-  status();
-  page.querySelector("#result").replaceChildren(...result());
+  showResult();
   page.querySelector("#views").replaceChildren(...views());
   restoreFocus();
+}
+
+/** Draw what depends on the text: a view that does not, and where somebody may be looking at a cell, stays. */
+function showText() {
+  const tab = page.querySelector("[role=tab][aria-selected=true]")?.id.slice("tab-".length);
+  if (embedded || NEEDS_TEXT.includes(tab)) show();
+  else showResult();
+}
+
+function showResult() {
+  status();
+  page.querySelector("#result").replaceChildren(...result());
 }
 
 function status() {
@@ -134,9 +148,9 @@ function header(language) {
 function translation() {
   const result = make("div", { class: "card", id: "result", "aria-live": "off" });
   if (embedded) return make("section", { class: "translation saved" }, make("span", { id: "status" }), result);
-  const look = { id: "text", rows: 3, spellcheck: false, placeholder: t("placeholder") };
-  const text = make("textarea", { ...look, oninput: typed });
-  text.value = state.q;
+  field ??= make("textarea", { id: "text", rows: 3, spellcheck: false, oninput: typed });
+  field.placeholder = t("placeholder");
+  if (field.value !== state.q) field.value = state.q;
   const choose = (changes) => {
     change({ at: "", step: "", layer: "", heads: "", block: 1, head: 1, ...changes });
     render();
@@ -149,7 +163,7 @@ function translation() {
     make("button", { type: "button", class: "quiet", onclick: () => fill(example) }, example));
   return make("section", { class: "translation" },
     make("div", { class: "card" },
-      make("label", { for: "text", class: "title" }, t("source")), text,
+      make("label", { for: "text", class: "title" }, t("source")), field,
       make("div", { class: "controls" },
         labelled(t("model"), select(names, model().name, (name) => choose({ model: name }))),
         labelled(t("beam"), select(beams, state.beam, (beam) => choose({ beam }))),
