@@ -53,7 +53,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-# Beside other libraries, in an environment of its own; QUICK=1 takes a few minutes, without it half an hour.
+# Beside other libraries, in an environment of its own; QUICK=1 has fewer and smaller ones.
 bench: $(BENCH)/ready
 	$(BENCH)/bin/python benchmarks/all.py $(if $(QUICK),--quick,--write docs/results/benchmarks.md)
 

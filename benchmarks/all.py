@@ -3,7 +3,7 @@
     python benchmarks/all.py --quick
     python benchmarks/all.py --write docs/results/benchmarks.md
 
-`--quick` has fewer rounds and only the small model: under 5 minutes on two cores. `--write` puts the tables into a
+`--quick` has fewer rounds and smaller models. `--write` puts the tables into a
 page, with the date and the machine. Run it where nothing else runs.
 """
 
@@ -64,7 +64,7 @@ def versions() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="All benchmarks, printed and kept.")
-    parser.add_argument("--quick", action="store_true", help="fewer and smaller ones, under 5 minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller ones")
     parser.add_argument("--write", type=Path, help="the page to write the tables to")
     asked = parser.parse_args()
     began = time.monotonic()

@@ -12,7 +12,7 @@ from torch import Tensor
 from qkv.decoding import Search, greedy
 from qkv.decoding.engine import Lean, Native
 from qkv.decoding.hypothesis import best
-from qkv.decoding.lean import LeanTransformer, Sentences, is_standard
+from qkv.decoding.lean import LeanTransformer, Sentences, Table, is_standard
 from qkv.models import Recurrent, RecurrentConfig, Transformer, TransformerConfig
 
 Pad = Callable[[list[list[int]]], Tensor]
@@ -155,3 +155,19 @@ def test_greedy_of_many_sentences_that_end_at_other_times(
     assert [h.tokens for h in greedy(LeanTransformer(model), src, limits)] == [
         h.tokens for h in greedy(model, src, limits)
     ]
+
+
+def test_two_threads_that_need_more_positions_at_once_both_get_the_right_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one looks for the positions that it lacks, another finds more of them: here in the middle of the first."""
+    table, ids = Table(MODEL.source.weight, MODEL.encoder), torch.full((1, 6), 5)
+    alone = Table(MODEL.source.weight, MODEL.encoder)(ids, 0)
+    embed, others = table.position.embed, [ids]
+
+    def interrupted(x: Tensor, at: Any) -> Tensor:
+        if others:
+            table(others.pop()[:, :4], 0)
+        return embed(x, at)
+
+    monkeypatch.setattr(table.position, "embed", interrupted)
+    assert torch.equal(table(ids, 0), alone)
+    assert torch.equal(table(ids, 0), alone)

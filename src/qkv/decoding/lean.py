@@ -122,7 +122,7 @@ class LeanTransformer:
     def __init__(self, model: Transformer, make: Make = Dense) -> None:
         self.config, self.heads = model.config, model.config.n_heads
         self.source, self.target = Table(model.source.weight, model.encoder), Table(model.target.weight, model.decoder)
-        activation = getattr(model.config, "activation", "relu")
+        activation = model.config.activation
         self.encoder, self.decoder = (
             [LeanBlock(cast(Block, block), f"{name}.{i}", make, activation) for i, block in enumerate(stack.blocks)]
             for name, stack in (("encoder", model.encoder), ("decoder", model.decoder))
@@ -165,11 +165,12 @@ class Table:
     def __call__(self, ids: Tensor, start: int) -> Tensor:
         """Ids (B, S) from a place on; or (N,), all of them at one place."""
         stop = start + (ids.size(1) if ids.dim() == 2 else 1)
-        if (known := len(self.placed)) < stop:
+        placed = self.placed  # several threads may come here at once: each goes on with what it has found itself
+        if (known := len(placed)) < stop:
             zeros = torch.zeros(1, stop - known, self.weight.size(1))
             more = self.position.embed(zeros, Places.span(known, stop, zeros.device))[0]
-            self.placed = torch.cat((self.placed, more))  # (T, D)
-        return torch.add(self.placed[start:stop], F.embedding(ids, self.weight), alpha=self.scale)
+            self.placed = placed = torch.cat((placed, more))  # (T, D)
+        return torch.add(placed[start:stop], F.embedding(ids, self.weight), alpha=self.scale)
 
 
 Norm = Callable[[Tensor], Tensor]
