@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from qkv.objectives.smoothing import Form, chunked_cross_entropy, smoothed_cross_entropy
+from qkv.objectives.smoothing import Form, chunked_cross_entropy, disagreement, smoothed_cross_entropy
 
 FORMS: list[Form] = ["fairseq", "torch", "annotated", "tensor2tensor"]
 N, D, V, PAD = 37, 8, 29, 0
@@ -136,3 +137,31 @@ def test_few_logits_stand_in_memory_at_a_time() -> None:
         how = {"smoothing": 0.1, "form": "fairseq", "pad": PAD, "cells": cells}
         chunked_cross_entropy(hidden, weight, None, labels, **how)[0].backward()
     assert vocabulary < chunked.cells <= cells
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cells", [1, 40, 10**6])
+def test_two_readings_pulled_together_equal_the_plain_form(form: Form, cells: int) -> None:
+    """R-Drop: smoothed cross-entropy of both, and their divergence by torch's own kl_div; values and all gradients."""
+    generator = torch.Generator().manual_seed(4)
+    first, second = (torch.randn(13, 6, generator=generator, dtype=torch.float64) for _ in range(2))
+    weight, bias = torch.randn(17, 6, generator=generator, dtype=torch.float64), torch.randn(17, dtype=torch.float64)
+    labels = torch.randint(1, 17, (13,), generator=generator)
+    labels[::5] = 0
+    leaves = [tensor.requires_grad_() for tensor in (first, second, weight, bias)]
+
+    logits = [F.linear(hidden, weight, bias) for hidden in (first, second)]
+    expected = sum(smoothed_cross_entropy(x, labels, smoothing=0.1, form=form, pad=0) for x in logits)
+    p, q = (x[labels != 0].log_softmax(dim=-1) for x in logits)
+    apart = F.kl_div(p, q, log_target=True, reduction="sum") + F.kl_div(q, p, log_target=True, reduction="sum")
+    torch.testing.assert_close(disagreement(*(x[labels != 0] for x in logits)), apart / 2)
+    expected = expected + 3.5 * apart / 2
+    slopes = torch.autograd.grad(expected, leaves)
+
+    found, _ = chunked_cross_entropy(
+        torch.cat([first, second]), weight, bias, labels.repeat(2),
+        smoothing=0.1, form=form, pad=0, agreement=3.5, cells=cells,
+    )  # fmt: skip
+    torch.testing.assert_close(found, expected)
+    for a, b in zip(torch.autograd.grad(found, leaves), slopes, strict=True):
+        torch.testing.assert_close(a, b)

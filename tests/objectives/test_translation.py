@@ -1,5 +1,7 @@
 """Translation: what the model reads, what it is asked, and a loss that counts real tokens."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from qkv.data import Batch
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig
 from qkv.objectives import OBJECTIVES, Translation
+from qkv.objectives.smoothing import disagreement
 
 CONFIG = TransformerConfig(
     vocab_size=13, d_model=16, d_ff=16, n_heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0, output_bias=True
@@ -28,7 +31,7 @@ def model() -> Transformer:
 
 def test_the_labels_are_the_target_one_place_on() -> None:
     (src, tgt), labels = Translation().prepare(BATCH)
-    assert src is BATCH.src
+    assert torch.equal(src, BATCH.src)
     assert tgt.tolist() == [[1, 9, 10, 11], [1, 12, 2, 0]]
     assert labels.tolist() == [[9, 10, 11, 2], [12, 2, 0, 0]]
 
@@ -43,6 +46,26 @@ def test_the_loss_is_summed_over_real_tokens(model: Transformer) -> None:
     torch.testing.assert_close(loss.total, expected(outputs.logits.flatten(0, 1), labels.flatten()))
     plain = torch.nn.CrossEntropyLoss(ignore_index=0, reduction="sum")
     torch.testing.assert_close(loss.parts["likelihood"], plain(outputs.logits.flatten(0, 1), labels.flatten()))
+
+
+def test_two_readings_of_a_sentence_cost_their_mean_and_what_sets_them_apart(model: Transformer) -> None:
+    """Without dropout the two are one, and R-Drop costs what the plain loss costs; with it, the divergence is added."""
+    plain, twice = Translation(), Translation(agreement=4.0)
+    inputs, labels = twice.prepare(BATCH)
+    assert inputs[0].tolist() == BATCH.src.tolist() * 2
+    alone = plain.loss(model.eval()(*plain.prepare(BATCH)[0]), plain.prepare(BATCH)[1])
+    both = twice.loss(model(*inputs), labels)
+    assert both.tokens == alone.tokens == 6
+    torch.testing.assert_close(both.total, alone.total)
+    torch.testing.assert_close(both.parts["likelihood"], alone.parts["likelihood"])
+
+    noisy = Transformer(replace(CONFIG, dropout=0.5)).train()
+    outputs = noisy(*inputs)
+    first, second = outputs.logits.chunk(2)
+    real = labels.chunk(2)[0] != 0
+    expected = plain.loss(outputs, labels).total + 4 * disagreement(first[real], second[real])
+    torch.testing.assert_close(twice.loss(outputs, labels).total, expected / 2)
+    assert disagreement(first[real], second[real]) > 0.01
 
 
 def test_more_padding_changes_neither_loss_nor_gradient(model: Transformer) -> None:

@@ -36,13 +36,22 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, 
     return loss[labels != pad].sum()
 
 
+def disagreement(logits: Tensor, other: Tensor) -> Tensor:
+    """Liang et al. 2021 (R-Drop), eq. 2, over all rows: (KL(p || q) + KL(q || p)) / 2 = sum (p - q) ln(p/q) / 2."""
+    log_p, log_q = logits.log_softmax(dim=-1), other.log_softmax(dim=-1)
+    return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
+
+
 class _Chunked(torch.autograd.Function):
-    """Projection and loss a few rows at a time; the gradients are made on the way, while the logits are at hand."""
+    """Projection and loss a few rows at a time; the gradients are made on the way, while the logits are at hand.
+
+    hidden (copies, N, D): one reading of each token, or two that differ by their dropout and shall agree.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
-        smoothing: float, form: Form, pad: int, cells: int, learning: bool,
+        smoothing: float, form: Form, pad: int, agreement: float, cells: int, learning: bool,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         device, narrow = hidden.device.type, weight.dtype
         if torch.is_autocast_enabled(device):
@@ -52,17 +61,19 @@ class _Chunked(torch.autograd.Function):
         total, likelihood = hidden.new_zeros((), dtype=wide), hidden.new_zeros((), dtype=wide)
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
-        rows = max(1, cells // weight.size(0))
+        copies = hidden.size(0)
+        rows = max(1, cells // weight.size(0) // copies)
         for start in range(0, len(labels), rows):
             here = slice(start, start + rows)
-            h = hidden[here].to(narrow)
-            logits = F.linear(h, table, shift).to(wide)  # (rows, V)
-            loss, unlikely, grad = _chunk(logits, labels[here, None], smoothing, form, pad)
+            h = hidden[:, here].flatten(0, 1).to(narrow)  # (copies * rows, D)
+            logits = F.linear(h, table, shift).to(wide)  # (copies * rows, V)
+            label = labels[here, None].repeat(copies, 1)
+            loss, unlikely, grad = _chunk(logits, label, smoothing, form, pad, agreement)
             total += loss
             likelihood += unlikely
             if learning:
                 grad = grad.to(narrow)
-                grad_hidden[here] = grad @ table
+                grad_hidden[:, here] = (grad @ table).view(copies, -1, h.size(-1)).to(hidden.dtype)
                 grad_weight += grad.T @ h
                 if grad_bias is not None:
                     grad_bias += grad.sum(dim=0)
@@ -74,10 +85,12 @@ class _Chunked(torch.autograd.Function):
     def backward(ctx: Any, grad_total: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
         scaled = None if grad_bias is None else grad_bias * grad_total
-        return grad_hidden * grad_total, grad_weight * grad_total, scaled, None, None, None, None, None, None
+        return grad_hidden * grad_total, grad_weight * grad_total, scaled, None, None, None, None, None, None, None
 
 
-def _chunk(logits: Tensor, label: Tensor, smoothing: float, form: Form, pad: int) -> tuple[Tensor, Tensor, Tensor]:
+def _chunk(
+    logits: Tensor, label: Tensor, smoothing: float, form: Form, pad: int, agreement: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """The sums of the loss and of -log p(right word) over some rows, and the gradient, in place of the logits.
 
     logits (N, V), label (N, 1). q is `other` everywhere and `right - other` more at the right word, so that
@@ -86,20 +99,39 @@ def _chunk(logits: Tensor, label: Tensor, smoothing: float, form: Form, pad: int
     right, other = target_mass(form, smoothing, logits.size(-1))
     logits -= logits.amax(dim=-1, keepdim=True)
     log_p, on_pad, spread = logits.gather(1, label), logits[:, pad, None].clone(), logits.sum(dim=-1, keepdim=True)
+    gap = torch.sub(*logits.chunk(2)) if agreement else None
     p = logits.exp_()
     z = p.sum(dim=-1, keepdim=True)
     log_z = z.log()
     log_p -= log_z
     spread -= p.size(-1) * log_z
     grad = p.div_(z)  # the gradient is p - q, since q sums to 1 in every form
+    apart = 0.0 if gap is None else _agree(grad, gap.sub_(torch.sub(*log_z.chunk(2))), agreement)
     grad.sub_(other).scatter_add_(1, label, torch.full_like(log_p, other - right))
     if form == "annotated":
         spread -= on_pad - log_z
         grad[:, pad] += other
-    loss = -((right - other) * log_p + other * spread).sum()
+    loss = apart - ((right - other) * log_p + other * spread).sum()
     if form == "tensor2tensor":
         loss += len(label) * (right * _log(right) + (p.size(-1) - 1) * other * _log(other))
     return loss, -log_p.sum(), grad
+
+
+def _agree(both: Tensor, gap: Tensor, agreement: float) -> Tensor:
+    """`agreement` times the disagreement of two readings, its gradient added to p and q in `both` (2N, V).
+
+    gap (N, V) = ln(p / q). Of J = sum (p - q) gap, the gradient to the logits of p is p (gap - sum p gap) + p - q, and
+    to those of q the same with p and q changed and the sign of gap turned.
+    """
+    p, q = both.chunk(2)
+    p_gap, q_gap = p * gap, q * gap
+    along_p, along_q = p_gap.sum(dim=-1, keepdim=True), q_gap.sum(dim=-1, keepdim=True)
+    apart = p - q
+    p_gap += apart - p * along_p
+    q_gap += apart - q * along_q
+    p.add_(p_gap, alpha=agreement / 2)
+    q.sub_(q_gap, alpha=agreement / 2)
+    return agreement / 2 * (along_p - along_q).sum()
 
 
 def _log(x: float) -> float:
@@ -108,15 +140,18 @@ def _log(x: float) -> float:
 
 def chunked_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
-    *, smoothing: float, form: Form, pad: int, cells: int = 2**20,
+    *, smoothing: float, form: Form, pad: int, agreement: float = 0.0, cells: int = 2**20,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`smoothed_cross_entropy(hidden @ weight.T + bias, labels)` without its (N, V) logits; and -log p of the words.
 
     hidden (N, D), weight (V, D), labels (N,). The second result carries no gradient: it is what perplexity is made of.
-    At most `cells` logits stand in memory at a time: 4 MB of them stay in a processor's cache.
+    At most `cells` logits stand in memory at a time: 4 MB of them stay in a processor's cache. With `agreement`, hidden
+    and labels hold each row twice, all of them and then all again, and agreement * `disagreement` of the two is added.
     """
     real = labels != pad
+    copies = 2 if agreement else 1
     loss, likelihood = _Chunked.apply(  # type: ignore[no-untyped-call]
-        hidden[real], weight, bias, labels[real], smoothing, form, pad, cells, torch.is_grad_enabled()
-    )
+        hidden[real].unflatten(0, (copies, -1)), weight, bias, labels[real].chunk(copies)[0],
+        smoothing, form, pad, agreement, cells, torch.is_grad_enabled(),
+    )  # fmt: skip
     return loss, likelihood
