@@ -5,7 +5,6 @@ Ours then has one word less and the forced end, which is as many steps.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +20,7 @@ from qkv.decoding import beam_search, greedy
 from qkv.decoding.engine import Lean
 from qkv.decoding.int8 import has_kernel
 from qkv.decoding.quantize import int8_engine, quantize
+from qkv.decoding.workers import Workers
 from qkv.models import PRESETS, Transformer, TransformerConfig
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
@@ -49,13 +49,13 @@ class Writer(Protocol):
 
 
 class Qkv:
-    """Our searches on the lean form; Python threads work side by side, each with one thread of torch."""
+    """Our searches on the lean form; side by side, as `Translator` does it, in processes that share the weights."""
 
     name = "qkv"
 
     def __init__(self, engine: Lean, precision: str, cores: int) -> None:
         self.model, self.precision = engine.decoder, precision
-        self.pool = ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,))
+        self.workers = Workers(lambda asked: self.write(torch.tensor(asked[0]), *asked[1:]), cores)
 
     def ready(self, src: Tensor) -> Tensor:
         return src
@@ -67,7 +67,7 @@ class Qkv:
         return [found[0].tokens for found in beam_search(self.model, request, limits, beam=beam, alpha=1.0)]
 
     def write_all(self, requests: Sequence[Tensor], beam: int, tokens: int) -> list[Texts]:
-        return list(self.pool.map(lambda request: self.write(request, beam, tokens), requests))
+        return self.workers([(request.tolist(), beam, tokens) for request in requests])
 
 
 class CTranslate2:

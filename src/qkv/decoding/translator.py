@@ -1,18 +1,19 @@
 """A translator: a model folder, loaded, with text in and text out."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from qkv import folder
 from qkv.config import check_keys
-from qkv.decoding.engine import Engine, Native, Search
+from qkv.decoding.engine import Engine, Lean, Native, Search
 from qkv.decoding.engines import open_engine
 from qkv.decoding.hypothesis import Hypothesis, loops
+from qkv.decoding.workers import Workers, can_fork
 from qkv.errors import InputError
 from qkv.models import Model
 from qkv.text.doctor import normalise
@@ -62,6 +63,7 @@ class Translator:
         self.engine: Engine = engine or Native(model)
         self.folder: Path | None = None  # where it was loaded from
         self.workers = 1  # batches that are decoded side by side
+        self.crew: tuple[Engine, Workers] | None = None
         known = about.get("longest_source")
         self.longest: int = min(known if isinstance(known, int) else 10**9, model.config.max_length - 1)
 
@@ -112,24 +114,39 @@ class Translator:
         """Hypotheses for each source, which are batched by length; several batches at a time on several cores."""
         found: list[Found | None] = [None] * len(sources)
         batches = by_length([len(ids) + 1 for ids in sources], CELLS // how.beam, self.workers)
-
-        def work(batch: list[int]) -> list[Found]:
-            some = [sources[i] for i in batch]
-            return self.caught(some, self.engine.decode(some, how), how)
-
-        for batch, results in zip(batches, self.side_by_side(work, batches), strict=True):
-            for i, result in zip(batch, results, strict=True):
+        results = self.side_by_side([[sources[i] for i in batch] for batch in batches], how)
+        for batch, some in zip(batches, results, strict=True):
+            for i, result in zip(batch, some, strict=True):
                 found[i] = result
         return [result for result in found if result is not None]
 
-    def side_by_side(
-        self, work: Callable[[list[int]], list["Found"]], batches: list[list[int]]
-    ) -> Iterable[list["Found"]]:
+    def side_by_side(self, batches: list[list[list[int]]], how: Search) -> Iterable[list["Found"]]:
         """One core for each batch is faster than all cores for one, and no other process can stall it."""
         if self.workers == 1 or len(batches) == 1:
-            return map(work, batches)
+            return [self.decode(batch, how) for batch in batches]
+        if workers := self.hire():
+            told = workers([[batch, asdict(how)] for batch in batches])
+            return [[Found([Hypothesis(*one) for one in some], looped) for some, looped in batch] for batch in told]
+        # What hooks watch must happen here, and CTranslate2 leaves the interpreter alone while it works: threads do.
         with ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            return list(pool.map(work, batches))
+            return list(pool.map(lambda batch: self.decode(batch, how), batches))
+
+    def hire(self) -> Workers | None:
+        """The processes that work for the engine, if it has some; to be called before a program has threads."""
+        if self.workers == 1 or not isinstance(self.engine, Lean) or not can_fork():
+            return None
+        if self.crew is None or self.crew[0] is not self.engine:
+            self.crew = self.engine, Workers(self.told, self.workers)
+        return self.crew[1]
+
+    def told(self, asked: tuple[list[list[int]], dict[str, Any]]) -> list[Any]:
+        """`decode`, with what JSON can hold in and out."""
+        batch, how = asked
+        found = self.decode(batch, Search(**how))
+        return [([astuple(one) for one in some.hypotheses], some.looped) for some in found]
+
+    def decode(self, sources: list[list[int]], how: Search) -> list["Found"]:
+        return self.caught(sources, self.engine.decode(sources, how), how)
 
     def caught(self, sources: list[list[int]], results: list[list[Hypothesis]], how: Search) -> list["Found"]:
         """Sentences whose translation runs in a loop that the source does not have are decoded once more."""

@@ -47,7 +47,9 @@ class Models:
             name = Path(folder).resolve().name
             same = sum(one.folder.resolve().name == name for one in served)
             name = f"{name}-{same + 1}" if same else name
-            served.append(Served(name, Path(folder), Translator.load(folder, device, engine)))
+            translator = Translator.load(folder, device, engine)
+            translator.hire()  # now, while this process has no threads that a copy would miss
+            served.append(Served(name, Path(folder), translator))
         return cls(served)
 
     def named(self, name: str) -> Served:

@@ -1,0 +1,103 @@
+"""Processes that decode side by side: forked from this one, they share its weights and not its interpreter's lock."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+
+Work = Callable[[Any], Any]  # what JSON can hold, in and out
+
+
+def can_fork() -> bool:
+    """Only Linux is safe: Windows has no fork, and the libraries of macOS do not survive one."""
+    return sys.platform == "linux"
+
+
+class Workers:
+    """`count` processes that do `work`, one piece at a time each, with one thread of torch.
+
+    They are copies of this process as it is now: what is loaded later they do not know. They end with it, or with
+    `close`. What a worker cannot do (it was killed, or the work raised) is done here, so that an error shows itself
+    where it can be caught.
+    """
+
+    def __init__(self, work: Work, count: int) -> None:
+        self.work = work
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # or it warns of every fork; workers use no tokenizer
+        self.ends, self.ids = list[socket.socket](), list[int]()
+        for _ in range(count):
+            self.hire()
+        self.idle = SimpleQueue[socket.socket]()
+        for end in self.ends:
+            self.idle.put(end)
+        self.close = weakref.finalize(self, dismiss, os.getpid(), self.ends, self.ids)  # at the latest when all ends
+
+    def hire(self) -> None:
+        """Fork one; this process keeps one end of a pair of sockets, the worker the other."""
+        here, there = socket.socketpair()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if number := os.fork():
+            there.close()
+            self.ends.append(here)
+            self.ids.append(number)
+            return
+        try:  # from here on, this is the worker
+            here.close()
+            for end in self.ends:  # or it would keep its elder siblings from seeing that all is over
+                end.close()
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the first process decides
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            torch.set_num_threads(1)
+            serve(there, self.work)
+        finally:
+            os._exit(0)
+
+    def __call__(self, pieces: Sequence[Any]) -> list[Any]:
+        """The results of all pieces, in their order."""
+        with ThreadPoolExecutor(len(self.ends)) as pool:
+            return list(pool.map(self.one, pieces))
+
+    def one(self, piece: Any) -> Any:
+        end = self.idle.get()
+        try:
+            end.sendall(json.dumps(piece).encode() + b"\n")
+            with end.makefile("rb") as answers:
+                line = answers.readline()
+        except OSError:
+            line = b""
+        finally:
+            self.idle.put(end)
+        answer = json.loads(line) if line.endswith(b"\n") else None
+        return self.work(piece) if answer is None else answer
+
+
+def serve(end: socket.socket, work: Work) -> None:
+    """A worker's life: a line in, a line out, until nobody asks any more; null says that the work raised."""
+    with end.makefile("rwb") as lines:
+        for line in lines:
+            try:
+                answer = work(json.loads(line))
+            except Exception:
+                answer = None
+            lines.write(json.dumps(answer).encode() + b"\n")
+            lines.flush()
+
+
+def dismiss(owner: int, ends: list[socket.socket], ids: list[int]) -> None:
+    """End the workers, wherever they are in their work; only for the process that hired them, not for its copies."""
+    if os.getpid() == owner:
+        for end, number in zip(ends, ids, strict=True):
+            end.close()
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(number, signal.SIGKILL)
+                os.waitpid(number, 0)
