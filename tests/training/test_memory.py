@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from qkv.layers import Stack
+from qkv.memory import peak_memory
 from qkv.models import Transformer, TransformerConfig
 from qkv.objectives import Translation
-from qkv.training.device import peak_memory
 
 SIZES = {"d_model": 32, "d_ff": 64, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.3}
 
@@ -46,7 +46,7 @@ def test_recomputed_blocks_have_the_same_gradients_and_keep_less() -> None:
 FAULTS = """
 import resource, sys, torch
 if sys.argv[1] == "keep":
-    from qkv.training.device import keep_freed_memory
+    from qkv.memory import keep_freed_memory
     keep_freed_memory()
 def step():
     for _ in range(3):

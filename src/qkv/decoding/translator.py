@@ -15,6 +15,7 @@ from qkv.decoding.engines import open_engine
 from qkv.decoding.hypothesis import Hypothesis, loops
 from qkv.decoding.workers import Workers, can_fork
 from qkv.errors import InputError
+from qkv.memory import keep_freed_memory
 from qkv.models import Model
 from qkv.text.doctor import normalise
 from qkv.text.language import is_unspaced
@@ -78,7 +79,9 @@ class Translator:
             raise InputError(f"{path} holds a model of the task {loaded.model.task!r}, no translator; use qkv predict")
         translator = cls(loaded.model, loaded.tokenizer, loaded.about, open_engine(engine, Path(path), loaded, device))
         translator.folder = Path(path)
-        translator.workers = torch.get_num_threads() if device == "cpu" else 1
+        if device == "cpu":
+            translator.workers = torch.get_num_threads()
+            keep_freed_memory()
         return translator
 
     def translate(self, texts: str | Sequence[str], **how: int | float | bool) -> list[Translated]:

@@ -17,10 +17,11 @@ from qkv.config import build
 from qkv.data import Place, Stream
 from qkv.errors import InputError
 from qkv.layers import Stack
+from qkv.memory import keep_freed_memory, peak_memory
 from qkv.objectives import Objective
 from qkv.training import checkpoint
 from qkv.training.averaging import AVERAGES, averaged
-from qkv.training.device import choose_device, choose_precision, keep_freed_memory, peak_memory
+from qkv.training.device import choose_device, choose_precision
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
 

@@ -1,0 +1,39 @@
+"""The memory of this process: how much it has used, and that what is freed is used again."""
+
+import ctypes
+import sys
+from pathlib import Path
+
+import torch
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # malloc.h
+
+
+def peak_memory() -> int | None:
+    """Bytes: of the GPU where there is one, else of this process so far; None where the system does not tell."""
+    if torch.cuda.is_available() and (most := torch.cuda.max_memory_allocated()):
+        return most
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux, whose getrusage counts what the parent had before this process began
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return 1024 * int(line.split()[1])
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc to use freed memory again instead of giving it back: each step of a model needs the same large blocks.
+
+    Otherwise every one of them is mapped anew and its pages are zeroed by the system, some 10,000 in a small step.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # another C library
+        return
+    for option, value in ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 2**26)):
+        mallopt(option, value)
