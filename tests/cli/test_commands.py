@@ -34,6 +34,7 @@ COMMANDS = [
     "compare",
     "explain",
     "predict",
+    "shortlist",
     "quantize",
     "export",
     "serve",
@@ -154,7 +155,8 @@ def test_the_help_of_a_command_has_examples_that_can_be_typed(command: str, qkv:
 
 
 def test_all_commands_are_tested_here() -> None:
-    assert {name for name in cli.app if not name.startswith("-")} == set(COMMANDS)
+    cli.join([])
+    assert {name for name in cli.app if not name.startswith("-")} == set(COMMANDS) == set(cli.COMMANDS)
 
 
 def test_python_dash_m(shell: Run) -> None:

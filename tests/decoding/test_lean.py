@@ -1,5 +1,6 @@
 """The lean Transformer: what `models.Transformer` computes, whatever hypotheses and sentences do in between."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from qkv.decoding import Search, greedy
 from qkv.decoding.engine import Lean, Native
 from qkv.decoding.hypothesis import best
-from qkv.decoding.lean import LeanTransformer, Sentences, Table, is_standard
+from qkv.decoding.lean import LeanTransformer, Sentences, Table, is_standard, packed, padded
 from qkv.models import Recurrent, RecurrentConfig, Transformer, TransformerConfig
 
 Pad = Callable[[list[list[int]]], Tensor]
@@ -122,12 +123,31 @@ def test_other_models_are_not_standard() -> None:
 def test_padding_is_left_out_and_put_back() -> None:
     src = torch.tensor([[5, 6, 7, 2], [8, 2, 0, 0]])
     sentences, x = Sentences(src), torch.arange(24.0).view(2, 4, 3) + 1
-    packed = sentences.packed(x)
-    assert packed.shape == (6, 3)
-    assert torch.equal(sentences.padded(packed), x * (src != 0)[:, :, None])
+    rows = packed(x, sentences.real)
+    assert rows.shape == (6, 3)
+    assert torch.equal(padded(rows, sentences.shape, sentences.real), x * (src != 0)[:, :, None])
     full = Sentences(src[:1])
     assert full.mask is None
-    assert torch.equal(full.padded(full.packed(x[:1])), x[:1])
+    assert torch.equal(padded(packed(x[:1], full.real), full.shape, full.real), x[:1])
+
+
+@pytest.mark.parametrize("others", KINDS, ids=str)
+@torch.inference_mode()
+def test_compiling_changes_nothing(others: dict[str, Any]) -> None:
+    """TorchScript runs the same operations, to the last bit, from the sixth step on and in the next sentences."""
+    model = transformer(**others)
+    src = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0], [11, 12, 13, 2, 0]])
+    logits = []
+    for eager in (6, math.inf):
+        lean = LeanTransformer(model, eager=eager)
+        seen, steps = lean.start(src), []
+        for token in range(5, 17):
+            steps.append(lean.step(torch.full((3,), token), seen))
+        assert isinstance(lean.decoder, torch.jit.ScriptModule) == (eager == 6)
+        again = lean.start(src)  # the encoder too, and what the cache holds after it
+        steps.append(lean.step(torch.full((3,), 5), again))
+        logits.append(torch.stack(steps))
+    assert torch.equal(*logits)
 
 
 @settings(max_examples=60, deadline=None)

@@ -2,27 +2,36 @@
 
 import os
 import sys
+from importlib import import_module
 
 from cyclopts import CycloptsError
 
-from qkv.cli import (  # noqa: F401 - their commands join
-    align,
-    compare,
-    explain,
-    export,
-    look,
-    picture,
-    quantize,
-    serve,
-    show,
-    train,
-    translate,
-    why,
-)
 from qkv.cli.app import app
 from qkv.errors import InputError, nearest
 from qkv.models import MODELS
 
+# Each command and its module. Only the one that is asked for is imported: all of them take some 0.1 s more.
+COMMANDS = {
+    "align": "align",
+    "average": "show",
+    "check": "show",
+    "compare": "compare",
+    "demo": "train",
+    "explain": "explain",
+    "export": "export",
+    "info": "show",
+    "list": "show",
+    "look": "look",
+    "picture": "picture",
+    "predict": "train",
+    "quantize": "quantize",
+    "score": "translate",
+    "serve": "serve",
+    "shortlist": "shortlist",
+    "train": "train",
+    "translate": "translate",
+    "why": "why",
+}
 SECTIONS = {
     "--model": "--model.d-model 256",
     "--data": "--data.vocab-size 4000",
@@ -34,6 +43,7 @@ SECTIONS = {
 def main() -> None:
     """Run a command; whatever a person did wrong ends in one sentence and a non-zero exit."""
     try:
+        join(sys.argv[1:])
         arguments = spell_out(sys.argv[1:])
         code = app(arguments, result_action="return_value", exit_on_error=False, print_error=False)
         sys.stdout.flush()
@@ -56,6 +66,13 @@ def main() -> None:
             raise
         code = fail("not enough memory; use a smaller --data.batch-tokens, --beam or model")
     raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def join(arguments: list[str]) -> None:
+    """Let the command that is asked for join `app`; all of them for --help, or where a name is mistaken."""
+    asked = COMMANDS.get(arguments[0]) if arguments else None
+    for module in [asked] if asked else sorted(set(COMMANDS.values())):
+        import_module(f"qkv.cli.{module}")
 
 
 def spell_out(arguments: list[str]) -> list[str]:

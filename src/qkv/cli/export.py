@@ -10,7 +10,7 @@ import torch
 
 from qkv.cli.app import app, out
 from qkv.convert import EXPORTS, OnnxModel, exporting, need
-from qkv.data.shards import Corpus
+from qkv.data.validation import validation_pairs
 from qkv.decoding import Search, Translator, beam_search, greedy, padded
 from qkv.decoding.agreement import Agreement, Decode, agreement
 from qkv.decoding.ctranslate2 import CTranslate2
@@ -69,14 +69,12 @@ def export(
 
 def sources_to_check(translator: Translator, model: Path, check: Path | None) -> tuple[str, list[list[int]]]:
     """Ids of sentences, and what they are; those too long for the model are left out."""
-    tokenizer, valid = translator.tokenizer, model / "training" / "data" / "valid"
+    tokenizer = translator.tokenizer
     if check is not None:
         found = [tokenizer.encode(line) for text in read_lines(check) if (line := normalise(text))]
         kinds = f"of {check}"
-    elif valid.exists():
-        corpus = Corpus.open(valid, tokenizer.fingerprint)
-        shard = corpus.shard(0)
-        found = [shard.source(row).tolist() for row in range(min(SENTENCES, len(shard)))]
+    elif pairs := validation_pairs(model, tokenizer, SENTENCES):
+        found = [tokenizer.encode(source) for source, _ in pairs]
         kinds = "of the validation set"
     else:
         rng = random.Random(1)
@@ -84,7 +82,7 @@ def sources_to_check(translator: Translator, model: Path, check: Path | None) ->
         kinds = "of random tokens"
     fitting = [ids for ids in found if 0 < len(ids) <= translator.longest]
     if not fitting:
-        raise InputError(f"there is no sentence to check with in {check or valid}; give a file of them with --check")
+        raise InputError(f"there is no sentence to check with in {check or model}; give a file of them with --check")
     return kinds, fitting
 
 

@@ -1,14 +1,16 @@
 """qkv quantize: the 8-bit form of a model, checked against the model before it is kept."""
 
 import time
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from qkv.cli.app import PLAIN, app, out, print_json
-from qkv.data.shards import Corpus
-from qkv.decoding import Translator
+from qkv.data.validation import validation_pairs
+from qkv.decoding import Engine, Translator
 from qkv.decoding.quantize import FILE, int8_engine, quantize, save, tokens_agree
 from qkv.errors import InputError
 from qkv.evaluation import score
@@ -50,18 +52,15 @@ def quantize_(
         Print one JSON object.
     """
     translator = Translator.load(model)
-    pairs = validation_pairs(translator, model, valid)
-    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
-    ids = [ids for ids in map(translator.tokenizer.encode, sources) if 0 < len(ids) <= translator.longest]
+    pairs = pairs_to_compare(translator, model, valid)
+    ids = [
+        ids
+        for ids in translator.tokenizer.encode_batch([source for source, _ in pairs])
+        if 0 < len(ids) <= translator.longest
+    ]
     kept = quantize(translator.model, ids[:CALIBRATED])
-    figures: dict[str, float] = {}
-    texts = {}
-    for name, engine in (("float32", translator.engine), ("int8", int8_engine(translator.model, kept))):
-        translator.engine, began = engine, time.perf_counter()
-        texts[name] = [line.text for line in translator.translate(sources, beam=beam)]
-        seconds = time.perf_counter() - began
-        found = score(texts[name], references, target_language=str(translator.about.get("target", "")))
-        figures |= {f"{name}_bleu": found.bleu, f"{name}_chrf": found.chrf, f"{name}_seconds": seconds}
+    engines = {"float32": translator.engine, "int8": int8_engine(translator.model, kept)}
+    figures, texts = measured(translator, engines, pairs, beam)
     tokens = {name: [translator.tokenizer.encode(text) for text in some] for name, some in texts.items()}
     figures |= {"sentences": len(pairs), "agreement": tokens_agree(tokens["int8"], tokens["float32"])}
     figures["fall"] = figures["float32_bleu"] - figures["int8_bleu"]
@@ -74,25 +73,43 @@ def quantize_(
     if json:
         print_json(figures)
         return
-    for name in ("float32", "int8"):
-        bleu, chrf, seconds = (figures[f"{name}_{what}"] for what in ("bleu", "chrf", "seconds"))
-        out.print(f"{name:<8} BLEU {bleu:.2f}   chrF {chrf:.2f}   {seconds:.1f} s for {len(pairs)} sentences")
+    print_figures(figures, list(engines), len(pairs))
     out.print(f"{figures['agreement']:.1%} of the tokens are the same; wrote {model / FILE}, use it with --engine int8")
 
 
-def validation_pairs(translator: Translator, model: Path, files: list[Path]) -> list[tuple[str, str]]:
+def measured(
+    translator: Translator, engines: Mapping[str, Engine], pairs: list[tuple[str, str]], beam: int
+) -> tuple[dict[str, float], dict[str, list[str]]]:
+    """BLEU, chrF and seconds of each engine on the same pairs, and what each has written."""
+    figures, texts = dict[str, float](), dict[str, list[str]]()
+    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    for name, engine in engines.items():
+        translator.engine, began = engine, time.perf_counter()
+        texts[name] = [line.text for line in translator.translate(sources, beam=beam)]
+        seconds = time.perf_counter() - began
+        found = score(texts[name], references, target_language=str(translator.about.get("target", "")))
+        figures |= {f"{name}_bleu": found.bleu, f"{name}_chrf": found.chrf, f"{name}_seconds": seconds}
+    return figures, texts
+
+
+def print_figures(figures: dict[str, float], names: list[str], sentences: int) -> None:
+    width = max(map(len, names)) + 1
+    for name in names:
+        bleu, chrf, seconds = (figures[f"{name}_{what}"] for what in ("bleu", "chrf", "seconds"))
+        out.print(f"{name:<{width}} BLEU {bleu:.2f}   chrF {chrf:.2f}   {seconds:.1f} s for {sentences} sentences")
+
+
+def pairs_to_compare(translator: Translator, model: Path, files: list[Path]) -> list[tuple[str, str]]:
+    """Of the files, or the validation set of the training run if there are none."""
     if files:
         source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
-        found = [(pair.source, pair.target) for pair, _ in zip(read_pairs(files, source=source, target=target),
-                                                               range(MOST), strict=False)]  # fmt: skip
+        read = read_pairs(files, source=source, target=target)
+        found = [(pair.source, pair.target) for pair in islice(read, MOST)]
     else:
-        path, tokenizer = model / "training" / "data" / "valid", translator.tokenizer
-        if not path.exists():
-            raise InputError(f"{model} has no validation set of a training run; give --valid val.en val.de")
-        shard = Corpus.open(path, tokenizer.fingerprint).shard(0)
-        rows = range(min(MOST, len(shard)))
-        sides = [tokenizer.decode_batch([side(row).tolist() for row in rows]) for side in (shard.source, shard.target)]
-        found = list(zip(*sides, strict=True))
+        found = validation_pairs(model, translator.tokenizer, MOST)
     if not found:
-        raise InputError("there is no sentence pair to compare with; give --valid val.en val.de")
+        what = (
+            "there is no sentence pair to compare with" if files else f"{model} has no validation set of a training run"
+        )
+        raise InputError(f"{what}; give --valid val.en val.de")
     return found

@@ -32,14 +32,21 @@ class _Search:
 
     def __init__(self, state: State, device: torch.device, limits: list[int], beam: int, alpha: float) -> None:
         self.state, self.limits, self.beam, self.alpha = state, torch.tensor(limits), beam, alpha
+        self.soonest = min(limits)
         self.sentence = torch.arange(len(limits))  # (n,)
         self.tokens = torch.full((len(limits), 1), BOS, device=device)  # (n * width, t)
         self.total = torch.zeros(len(limits), 1, device=device)  # (n, width): log p of each
         self.finished: list[list[Hypothesis]] = [[] for _ in limits]
 
-    def must_end(self) -> Tensor:
-        at_limit = self.limits[self.sentence] <= self.tokens.size(1)
-        return at_limit.repeat_interleave(self.total.size(1))
+    def at_limit(self) -> Tensor | None:
+        """Which sentences (n,) must end with this step; None: not one."""
+        length = self.tokens.size(1)
+        return self.limits[self.sentence] <= length if self.soonest <= length else None
+
+    def must_end(self) -> Tensor | None:
+        """... and which hypotheses (n * width,)."""
+        sentences = self.at_limit()
+        return None if sentences is None else sentences.repeat_interleave(self.total.size(1))
 
     def advance(self, log_p: Tensor) -> None:
         """Choose among all continuations (n * width, V) of the live hypotheses."""
@@ -60,7 +67,10 @@ class _Search:
         self.state.reorder(chosen)
 
     def finish(self, top: Tensor, rows: Tensor, ends: Tensor) -> None:
-        forced = (self.limits[self.sentence] <= self.tokens.size(1)).tolist()
+        if not ends.any():
+            return
+        at_limit = self.at_limit()
+        forced = [False] * len(top) if at_limit is None else at_limit.tolist()
         length = self.tokens.size(1)  # new tokens, the end included
         penalty = length_penalty(length, self.alpha)
         values = top.tolist()

@@ -30,15 +30,10 @@ class Beams:
     def arrange(self) -> None:
         """Find the views that steps use; anew whenever the sentences or the tensors are others."""
         self.is_few = self.n * self.heads * self.width <= FEW
-        self.caches, self.sources = self.views(self.cache), self.views(self.memory)
+        self.now, self.sources = self.cache[:, :, : self.n], self.memory[:, :, : self.n]
         self.source_mask = None
         if self.memory_mask is not None:
             self.source_mask = self.for_heads(self.memory_mask[: self.n].expand(-1, self.width, -1))
-
-    def views(self, whole: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of each layer, of the sentences at work: (n, H, S, K); flat for many: (n * H, S, K)."""
-        pairs = (layer[:, : self.n] if self.is_few else layer[:, : self.n].flatten(1, 2) for layer in whole)
-        return [(keys, values) for keys, values in pairs]
 
     def for_heads(self, mask: Tensor) -> Tensor:
         """(n, W, S) -> (n, 1, W, S), or for many (n * H, W, S)."""
@@ -57,28 +52,9 @@ class Beams:
         # One hypothesis a sentence has written every entry.
         self.mask = None if self.width == 1 else self.for_heads(self.own[:, :, : self.end])
 
-    def look_back(self, layer: int, qkv: Tensor) -> Tensor:
-        """Add this step's entries; the context (n * W, H * K) that its queries find: qkv (n, W, 3, H, K)."""
-        new = qkv.narrow(2, 1, 2).permute(2, 0, 3, 1, 4)  # (2, n, H, W, K)
-        self.cache[layer, :, : self.n].narrow(3, self.used, self.width).copy_(new)
-        keys, values = self.caches[layer]
-        far = 2 if self.is_few else 1
-        return self.mixed(qkv.select(2, 0), keys.narrow(far, 0, self.end), values.narrow(far, 0, self.end), self.mask)
-
-    def look_at_source(self, layer: int, q: Tensor) -> Tensor:
-        """The context (n * W, H * K) that q (n, W, H, K) finds."""
-        return self.mixed(q, *self.sources[layer], self.source_mask)
-
-    def mixed(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """softmax(q k^T + mask) v; q is scaled already."""
-        q, W = q.transpose(1, 2), self.width  # (n, H, W, K)
-        if self.is_few:
-            context = F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
-        else:
-            q, k = q.reshape(len(k), W, -1), k.transpose(1, 2)
-            scores = torch.bmm(q, k) if mask is None else torch.baddbmm(mask, q, k)
-            context = torch.bmm(scores.softmax(dim=-1), v).view(self.n, self.heads, W, -1)
-        return context.transpose(1, 2).reshape(self.n * W, -1)
+    def for_blocks(self) -> tuple[Tensor, int, int, Tensor | None, Tensor, Tensor | None, bool]:
+        """What a step needs to know, in the order of `lean.DecoderBlock`."""
+        return self.now, self.used, self.width, self.mask, self.sources, self.source_mask, self.is_few
 
     def finish(self) -> None:
         self.used = self.end
@@ -152,3 +128,16 @@ class Beams:
         self.place[moved] = gaps
         self.n, self.own = n, self.own[:n]
         self.is_moved = bool((self.place != torch.arange(n)).any())
+
+
+def look(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_few: bool) -> Tensor:
+    """softmax(q k^T + mask) v (n * W, H * K), for q (n, W, H, K), which is scaled already, and k, v (n, H, S, K)."""
+    n, W, H, _ = q.shape
+    q = q.transpose(1, 2)  # (n, H, W, K)
+    if is_few:
+        context = F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
+    else:
+        q, k, v = q.reshape(n * H, W, -1), k.flatten(0, 1).transpose(1, 2), v.flatten(0, 1)
+        scores = torch.bmm(q, k) if mask is None else torch.baddbmm(mask, q, k)
+        context = torch.bmm(scores.softmax(dim=-1), v).view(n, H, W, -1)
+    return context.transpose(1, 2).reshape(n * W, -1)

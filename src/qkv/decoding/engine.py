@@ -82,9 +82,14 @@ class Lean(Native):
 
     name = "native"
 
-    def __init__(self, model: Transformer, decoder: LeanTransformer | None = None) -> None:
+    def __init__(self, model: Transformer, decoder: Decodable | None = None) -> None:
         super().__init__(model)
         self.decoder = decoder or LeanTransformer(model)
+
+    def compile(self) -> None:
+        """Now, and not after some steps: there is much to do."""
+        if isinstance(self.decoder, LeanTransformer):
+            self.decoder.compile()
 
 
 def longest_targets(sources: list[list[int]], max_length: int) -> list[int]:

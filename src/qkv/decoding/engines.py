@@ -11,6 +11,8 @@ from qkv.decoding.fastest import fastest
 from qkv.decoding.lean import is_standard
 from qkv.decoding.quantize import FILE as QUANTISED
 from qkv.decoding.quantize import open_int8
+from qkv.decoding.shortlist import WITH, Shortlisted
+from qkv.decoding.shortlist import load as load_shortlist
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded
 from qkv.models import Model, Transformer
@@ -42,6 +44,16 @@ def auto(path: Path, loaded: Loaded, device: str) -> Engine:
 
 
 def open_engine(name: str, path: Path, loaded: Loaded, device: str) -> Engine:
-    if name not in ENGINES:
+    """`name` is one of ENGINES; with +shortlist after it, the engine tries each sentence's shortlist only."""
+    plain = name.removesuffix(WITH)
+    if plain not in ENGINES:
         raise InputError(f"unknown engine {name!r}; {nearest(name, ENGINES)}")
-    return ENGINES[name](path, loaded, device)
+    engine = ENGINES[plain](path, loaded, device)
+    if plain == name:
+        return engine
+    if not isinstance(engine, Lean):
+        raise InputError(
+            f"engine {engine.name} has no shortlist; use native{WITH} or int8{WITH}, with a Transformer of scaled dot "
+            "products and sinusoidal, learned or no positions, on a CPU"
+        )
+    return Shortlisted(engine, load_shortlist(path, loaded.tokenizer))

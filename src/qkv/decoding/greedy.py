@@ -10,12 +10,12 @@ from qkv.errors import InputError
 from qkv.models import Decodable
 from qkv.text.tokenizer import BOS, EOS
 
-Choose = Callable[[Tensor], Tensor]  # log p (N, V) -> token (N,)
+Choose = Callable[[Tensor], tuple[Tensor, Tensor]]  # log p (N, V) -> log p and number of one token a row, both (N, 1)
 
 
 def greedy(model: Decodable, src: Tensor, limits: Sequence[int], *, no_repeat: int = 0) -> list[Hypothesis]:
     """src (B, S) padded; at most limits[i] tokens, the end included, for sentence i."""
-    return one_by_one(model, src, limits, lambda log_p: best(log_p, 1)[1][:, 0], no_repeat=no_repeat)
+    return one_by_one(model, src, limits, lambda log_p: best(log_p, 1), no_repeat=no_repeat)
 
 
 def sample(
@@ -29,9 +29,9 @@ def sample(
     check_sampling(temperature, top_k, top_p)
     generator = torch.Generator(src.device).manual_seed(seed)
 
-    def draw(log_p: Tensor) -> Tensor:
-        p = narrow(log_p / temperature, top_k, top_p)
-        return torch.multinomial(p, 1, generator=generator)[:, 0]
+    def draw(log_p: Tensor) -> tuple[Tensor, Tensor]:
+        chosen = torch.multinomial(narrow(log_p / temperature, top_k, top_p), 1, generator=generator)
+        return log_p.gather(1, chosen), chosen
 
     return one_by_one(model, src, limits, draw, no_repeat=no_repeat)
 
@@ -66,17 +66,18 @@ def one_by_one(
     tokens = torch.full((len(src), 1), BOS, device=src.device)
     total = torch.zeros(len(src), device=src.device)
     while len(sentence):
-        must_end = limit[sentence] <= tokens.size(1)
+        must_end = limit[sentence] <= tokens.size(1) if min(limits) <= tokens.size(1) else None
         log_p = next_log_probabilities(model.step(tokens[:, -1], state), tokens, must_end, no_repeat)
-        chosen = choose(log_p)
-        total = total + log_p.gather(1, chosen[:, None])[:, 0]
-        tokens = torch.cat((tokens, chosen[:, None]), dim=1)
-        ended = chosen.cpu() == EOS
+        value, chosen = choose(log_p)
+        total = total + value[:, 0]
+        tokens = torch.cat((tokens, chosen), dim=1)
+        ended = chosen[:, 0].cpu() == EOS
+        if not ended.any():
+            continue
         for row in ended.nonzero()[:, 0].tolist():
-            score = float(total[row])
-            found[int(sentence[row])] = Hypothesis(tokens[row, 1:-1].tolist(), score, score, not bool(must_end[row]))
-        if ended.any():
-            rows = (~ended).nonzero()[:, 0].to(src.device)
-            sentence, tokens, total = sentence[~ended], tokens[rows], total[rows]
-            state.reorder(rows)
+            score, forced = float(total[row]), must_end is not None and bool(must_end[row])
+            found[int(sentence[row])] = Hypothesis(tokens[row, 1:-1].tolist(), score, score, not forced)
+        rows = (~ended).nonzero()[:, 0].to(src.device)
+        sentence, tokens, total = sentence[~ended], tokens[rows], total[rows]
+        state.reorder(rows)
     return [found[i] for i in range(len(src))]

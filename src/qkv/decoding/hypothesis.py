@@ -7,7 +7,7 @@ from torch import Tensor
 
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
-NEVER = [PAD, BOS, UNK]  # ids that no translation holds
+NEVER = torch.tensor([PAD, BOS, UNK])  # ids that no translation holds
 BLOCK = 100  # tokens of the vocabulary whose largest probability is found first
 
 
@@ -26,19 +26,18 @@ def length_penalty(length: int, alpha: float) -> float:
     return float(((5 + length) / 6) ** alpha)
 
 
-def next_log_probabilities(logits: Tensor, tokens: Tensor, must_end: Tensor, no_repeat: int) -> Tensor:
+def next_log_probabilities(logits: Tensor, tokens: Tensor, must_end: Tensor | None, no_repeat: int) -> Tensor:
     """log p of each next token (N, V), with what may not follow at -inf.
 
-    `tokens` (N, t) are those so far, with <s>; rows of `must_end` may only end; with `no_repeat` = n, no n tokens may
-    stand twice in a row of tokens.
+    `tokens` (N, t) are those so far, with <s>; rows of `must_end` may only end (None: no row must); with `no_repeat` =
+    n, no n tokens may stand twice in a row of tokens.
     """
-    for token in NEVER:
-        logits[:, token] = -torch.inf
+    logits.index_fill_(1, NEVER.to(logits.device), -torch.inf)
     log_p = logits.float().log_softmax(dim=-1)
     if no_repeat:
         for row, banned in enumerate(_repeating(tokens.tolist(), no_repeat)):
             log_p[row, banned] = -torch.inf
-    if must_end.any():
+    if must_end is not None:
         end = log_p[:, EOS].clone()
         log_p[must_end] = -torch.inf
         log_p[:, EOS] = end
@@ -51,6 +50,9 @@ def best(log_p: Tensor, k: int) -> tuple[Tensor, Tensor]:
     As `topk` finds them, faster for many rows: they stand in the k blocks whose own largest is largest.
     """
     N, V = log_p.shape
+    if k == 1:
+        values, tokens = log_p.max(dim=1, keepdim=True)
+        return values, tokens
     whole = V // BLOCK
     if N < 4 or whole <= 2 * k:
         return log_p.topk(min(k, V), dim=1)

@@ -2,13 +2,15 @@
 
 import warnings
 from dataclasses import dataclass, field
+from threading import Lock
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from qkv.decoding.lean import Dense, Product
+from qkv.decoding.lean import Dense, Product, as_it_is
 from qkv.layers import ACTIVATIONS
 
+PACKING = Lock()  # one thread at a time
 LEVELS = 127  # of a weight on each side of 0
 
 
@@ -28,7 +30,7 @@ def input_levels() -> int:
     return 256 if torch.cpu._is_vnni_supported() else 128
 
 
-class Int8:
+class Int8(nn.Module):
     """x W^T + b with x and W in 8 bits and sums in 32; the result is float32.
 
     x is cut to [low, high], the range that calibration has seen, and not to its own: a row's result does not depend on
@@ -38,25 +40,36 @@ class Int8:
     def __init__(
         self, values: Tensor, scale: Tensor, bias: Tensor | None, low: float, high: float, activation: str = ""
     ) -> None:
+        super().__init__()
+        self.parts, self.range = (values, scale, bias), (low, high)
         low, high, levels = min(low, 0.0), max(high, 0.0), input_levels() - 1
         self.scale = max((high - low) / levels, 1e-8)
         self.zero = min(max(round(-low / self.scale), 0), levels)
-        with warnings.catch_warnings(action="ignore"):  # that tensors of this kind will once be no more
+        # The library to pack for is a setting of the process; and that such tensors will once be no more, nobody asked.
+        with PACKING, warnings.catch_warnings(action="ignore"):
             packed = torch._make_per_channel_quantized_tensor(
                 values, scale.double(), torch.zeros(len(scale), dtype=torch.long), 0
             )
             before, torch.backends.quantized.engine = torch.backends.quantized.engine, "fbgemm"
             self.packed = torch.ops.quantized.linear_prepack(packed, bias)
             torch.backends.quantized.engine = before
-        ops, is_relu = torch.ops.quantized, activation == "relu"
-        kind = "relu_output_fp32" if is_relu else "output_fp32"
-        # The operator behind the name: finding it anew costs a small product more than the product.
-        self.product = getattr(ops, f"linear_with_input_q_dq_qweight_dq_{kind}").default._op
-        self.activation = None if is_relu else ACTIVATIONS.get(activation)
+        self.is_relu = activation == "relu"
+        self.activation = ACTIVATIONS.get("" if self.is_relu else activation, as_it_is)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        y: Tensor = self.product(x, self.scale, self.zero, self.packed)
-        return y if self.activation is None else self.activation(y)
+    def forward(self, x: Tensor) -> Tensor:
+        ops = torch.ops.quantized
+        if self.is_relu:
+            y: Tensor = ops.linear_with_input_q_dq_qweight_dq_relu_output_fp32(x, self.scale, self.zero, self.packed)
+        else:
+            y = self.activation(
+                ops.linear_with_input_q_dq_qweight_dq_output_fp32(x, self.scale, self.zero, self.packed)
+            )
+        return y
+
+    def rows(self, ids: Tensor) -> "Int8":
+        """What is packed cannot be cut, so that the rows are packed anew."""
+        values, scale, bias = self.parts
+        return Int8(values[ids], scale[ids], None if bias is None else bias[ids], *self.range)
 
 
 @dataclass
@@ -67,7 +80,7 @@ class Watched:
     high: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, name: str, weight: Tensor, bias: Tensor | None, activation: str) -> Product:
-        dense = Dense(name, weight, bias, activation)
+        dense: Product = Dense(name, weight, bias, activation)
 
         def product(x: Tensor) -> Tensor:
             low, high = (float(end) for end in x.aminmax())

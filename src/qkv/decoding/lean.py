@@ -1,5 +1,7 @@
 """The Transformer as decoding runs it: the same numbers as `models.Transformer`, with less work for each token."""
 
+import copy
+import warnings
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -8,12 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention import MultiHead, Soft, padding
-from qkv.decoding.beams import Beams
+from qkv.decoding.beams import Beams, look
 from qkv.layers import ACTIVATIONS, Block, Stack
 from qkv.models import Model, Transformer
 from qkv.positions import Places, Position
 from qkv.text.tokenizer import PAD
 
+EAGER = 64  # steps that are over before compiling (0.1 to 0.2 s) is
 MOSTLY = 0.95  # the share of real tokens above which packing costs more than it saves
 
 
@@ -23,18 +26,31 @@ class Product(Protocol):
     def __call__(self, x: Tensor) -> Tensor: ...
 
 
+class Sliced(Product, Protocol):
+    """A product that can be had for some rows of W alone."""
+
+    def rows(self, ids: Tensor) -> Product: ...
+
+
 Make = Callable[[str, Tensor, Tensor | None, str], Product]  # of a name, a weight, a bias, an activation ("" for none)
 
 
-class Dense:
+class Dense(nn.Module):
     """The product as it is, in the precision of the weights."""
 
     def __init__(self, name: str, weight: Tensor, bias: Tensor | None, activation: str) -> None:
-        self.weight, self.bias, self.activation = weight, bias, ACTIVATIONS.get(activation)
+        super().__init__()
+        self.weight, self.bias, self.activation = weight, bias, ACTIVATIONS.get(activation, as_it_is)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        y = F.linear(x, self.weight, self.bias)
-        return y if self.activation is None else self.activation(y)
+    def forward(self, x: Tensor) -> Tensor:
+        return self.activation(F.linear(x, self.weight, self.bias))
+
+    def rows(self, ids: Tensor) -> Product:
+        return Dense("", self.weight[ids], None if self.bias is None else self.bias[ids], "")
+
+
+def as_it_is(x: Tensor) -> Tensor:
+    return x
 
 
 def is_standard(model: Model) -> bool:
@@ -49,50 +65,86 @@ def is_standard(model: Model) -> bool:
     )
 
 
-class LeanBlock:
+class LeanBlock(nn.Module):
     """What `layers.Block` computes; q, k and v come from one product, and 1 / sqrt(d_k) is inside the weights of q."""
 
     def __init__(self, block: Block, name: str, make: Make, activation: str) -> None:
+        super().__init__()
         own, self.is_pre = block.attention, block.attention_residual.place == "pre"
         self.heads = own.n_heads
         self.qkv = joined(f"{name}.qkv", make, scaled(own.query, self.heads), own.key, own.value)
         self.output = joined(f"{name}.output", make, own.output)
         self.norm = normalised(block.attention_residual.norm)
-        if block.has_memory:
-            memory = block.memory_attention
-            self.memory_query = joined(f"{name}.memory_query", make, scaled(memory.query, self.heads))
-            self.memory_output = joined(f"{name}.memory_output", make, memory.output)
-            self.memory_norm = normalised(block.memory_residual.norm)
         self.expand = joined(f"{name}.expand", make, block.feed_forward.expand, activation=activation)
         self.contract = joined(f"{name}.contract", make, block.feed_forward.contract)
         self.feed_forward_norm = normalised(block.feed_forward_residual.norm)
 
-    def encode(self, x: Tensor, sentences: "Sentences") -> Tensor:
-        """All real tokens of some sentences (N, D)."""
-        h = self.norm(x) if self.is_pre else x
-        qkv = sentences.padded(self.qkv(h))  # (B, S, 3 * H * K)
-        q, k, v = qkv.view(*qkv.shape[:2], 3 * self.heads, -1).transpose(1, 2).chunk(3, dim=1)  # (B, H, S, K)
-        context = F.scaled_dot_product_attention(q, k, v, sentences.mask, scale=1.0)
-        x = self.added(x, self.output(sentences.packed(context.transpose(1, 2).flatten(2))), self.norm)
-        return self.fed_forward(x)
-
-    def step(self, x: Tensor, seen: Beams, layer: int) -> Tensor:
-        """The last token of each hypothesis (n * W, D), in the order of the cache."""
-        n, W, H = seen.n, seen.width, self.heads
-        h = self.norm(x) if self.is_pre else x
-        context = seen.look_back(layer, self.qkv(h).view(n, W, 3, H, -1))
-        x = self.added(x, self.output(context), self.norm)
-        h = self.memory_norm(x) if self.is_pre else x
-        context = seen.look_at_source(layer, self.memory_query(h).view(n, W, H, -1))
-        x = self.added(x, self.memory_output(context), self.memory_norm)
-        return self.fed_forward(x)
-
     def fed_forward(self, x: Tensor) -> Tensor:
-        h = self.feed_forward_norm(x) if self.is_pre else x
-        return self.added(x, self.contract(self.expand(h)), self.feed_forward_norm)
+        if self.is_pre:
+            return x + self.contract(self.expand(self.feed_forward_norm(x)))
+        return self.feed_forward_norm(x + self.contract(self.expand(x)))
 
-    def added(self, x: Tensor, y: Tensor, norm: "Norm") -> Tensor:
-        return x + y if self.is_pre else norm(x + y)
+
+class EncoderBlock(LeanBlock):
+    def forward(self, x: Tensor, shape: list[int], real: Tensor | None, mask: Tensor | None) -> Tensor:
+        """All real tokens (N, D) of some sentences; see `Sentences`."""
+        qkv = padded(self.qkv(self.norm(x) if self.is_pre else x), shape, real)  # (B, S, 3 * H * K)
+        q, k, v = qkv.view(shape[0], shape[1], 3 * self.heads, -1).transpose(1, 2).chunk(3, dim=1)  # (B, H, S, K)
+        context = F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
+        x = x + self.output(packed(context.transpose(1, 2).flatten(2), real))
+        return self.fed_forward(x if self.is_pre else self.norm(x))
+
+
+class DecoderBlock(LeanBlock):
+    def __init__(self, block: Block, name: str, make: Make, activation: str) -> None:
+        super().__init__(block, name, make, activation)
+        memory = block.memory_attention
+        self.memory_query = joined(f"{name}.memory_query", make, scaled(memory.query, self.heads))
+        self.memory_output = joined(f"{name}.memory_output", make, memory.output)
+        self.memory_norm = normalised(block.memory_residual.norm)
+
+    def forward(
+        self, x: Tensor, cache: Tensor, used: int, width: int, mask: Tensor | None,
+        memory: Tensor, memory_mask: Tensor | None, is_few: bool,
+    ) -> Tensor:  # fmt: skip
+        """The last token of each hypothesis (n * W, D); see `Beams`. Keys and values go into the cache."""
+        qkv = self.qkv(self.norm(x) if self.is_pre else x).view(-1, width, 3, self.heads, cache.size(4))
+        cache.narrow(3, used, width).copy_(qkv.narrow(2, 1, 2).permute(2, 0, 3, 1, 4))
+        past = cache.narrow(3, 0, used + width)
+        x = x + self.output(look(qkv.select(2, 0), past[0], past[1], mask, is_few))
+        x = x if self.is_pre else self.norm(x)
+        q = self.memory_query(self.memory_norm(x) if self.is_pre else x).view(-1, width, self.heads, cache.size(4))
+        x = x + self.memory_output(look(q, memory[0], memory[1], memory_mask, is_few))
+        return self.fed_forward(x if self.is_pre else self.memory_norm(x))
+
+
+class Encoder(nn.Module):
+    """All blocks, after another: one call into compiled code."""
+
+    def __init__(self, blocks: list[EncoderBlock]) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, x: Tensor, shape: list[int], real: Tensor | None, mask: Tensor | None) -> Tensor:
+        for block in self.blocks:
+            x = block(x, shape, real, mask)
+        return x
+
+
+class Decoder(nn.Module):
+    """All blocks, after another, for one step."""
+
+    def __init__(self, blocks: list[DecoderBlock]) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(
+        self, x: Tensor, cache: Tensor, used: int, width: int, mask: Tensor | None,
+        memory: Tensor, memory_mask: Tensor | None, is_few: bool,
+    ) -> Tensor:  # fmt: skip
+        for layer, block in enumerate(self.blocks):
+            x = block(x, cache[layer], used, width, mask, memory[layer], memory_mask, is_few)
+        return x
 
 
 class Sentences:
@@ -101,44 +153,54 @@ class Sentences:
     def __init__(self, src: Tensor) -> None:
         real = src != PAD
         share = float(real.float().mean())
-        self.shape, self.mask = src.shape, None if share == 1 else padding(src, PAD)
+        self.shape, self.mask = list(src.shape), None if share == 1 else padding(src, PAD)
         self.real = real.flatten().nonzero()[:, 0] if share < MOSTLY else None  # (N,)
 
-    def packed(self, x: Tensor) -> Tensor:
-        """(B, S, D) -> (N, D)"""
-        rows = x.flatten(0, 1)
-        return rows if self.real is None else rows[self.real]
 
-    def padded(self, x: Tensor) -> Tensor:
-        """(N, D) -> (B, S, D), with zeros at padding."""
-        if self.real is not None:
-            x = x.new_zeros(self.shape.numel(), x.size(1)).index_copy_(0, self.real, x)
-        return x.view(*self.shape, -1)
+def packed(x: Tensor, real: Tensor | None) -> Tensor:
+    """(B, S, D) -> (N, D)"""
+    rows = x.flatten(0, 1)
+    return rows if real is None else rows[real]
+
+
+def padded(x: Tensor, shape: list[int], real: Tensor | None) -> Tensor:
+    """(N, D) -> (B, S, D), with zeros at padding."""
+    if real is not None:
+        x = x.new_zeros(shape[0] * shape[1], x.size(1)).index_copy_(0, real, x)
+    return x.view(shape[0], shape[1], -1)
 
 
 class LeanTransformer:
-    """A standard Transformer's `start` and `step`; `make` says by which kernel its products are computed."""
+    """A standard Transformer's `start` and `step`; `make` says by which kernel its products are computed.
 
-    def __init__(self, model: Transformer, make: Make = Dense) -> None:
-        self.config, self.heads = model.config, model.config.n_heads
+    After `eager` steps its blocks are compiled.
+    """
+
+    def __init__(self, model: Transformer, make: Make = Dense, eager: float = EAGER) -> None:
+        self.config, self.heads, self.layers = model.config, model.config.n_heads, model.config.decoder_layers
         self.source, self.target = Table(model.source.weight, model.encoder), Table(model.target.weight, model.decoder)
         activation = model.config.activation
-        self.encoder, self.decoder = (
-            [LeanBlock(cast(Block, block), f"{name}.{i}", make, activation) for i, block in enumerate(stack.blocks)]
-            for name, stack in (("encoder", model.encoder), ("decoder", model.decoder))
-        )
+        encoder, decoder = named("encoder", model.encoder), named("decoder", model.decoder)
+        self.encoder: nn.Module = Encoder([EncoderBlock(*part, make, activation) for part in encoder])
+        self.decoder: nn.Module = Decoder([DecoderBlock(*part, make, activation) for part in decoder])
+        self.eager = eager
         attentions = [cast(Block, block).memory_attention for block in model.decoder.blocks]
         memories = [linear for attention in attentions for linear in (attention.key, attention.value)]
         self.memory = joined("memory", make, *memories)  # keys and values of all layers
         self.vocabulary = make("vocabulary", model.vocabulary.weight.detach(), bias_of(model.vocabulary), "")
 
+    def compile(self) -> None:
+        """From now on without Python between the operations of all blocks: TorchScript, which runs the same kernels."""
+        self.eager = 0
+        with warnings.catch_warnings(action="ignore"):  # that it will once be no more
+            self.encoder, self.decoder = torch.jit.script(self.encoder), torch.jit.script(self.decoder)
+
     def start(self, src: Tensor) -> Beams:
         sentences = Sentences(src)
-        x = sentences.packed(self.source(src, 0))  # (N, D)
-        for block in self.encoder:
-            x = block.encode(x, sentences)
-        memory = sentences.padded(self.memory(self.source.norm(x)))  # (B, S, L * 2 * H * K)
-        memory = memory.view(*src.shape, len(self.decoder), 2, self.heads, -1).permute(2, 3, 0, 4, 1, 5)
+        shape, real, mask = sentences.shape, sentences.real, sentences.mask
+        x = self.encoder(packed(self.source(src, 0), real), shape, real, mask)  # (N, D)
+        memory = padded(self.memory(self.source.norm(x)), shape, real)  # (B, S, L * 2 * H * K)
+        memory = memory.view(*shape, self.layers, 2, self.heads, -1).permute(2, 3, 0, 4, 1, 5)
         blocked = sentences.mask
         if blocked is not None:
             blocked = torch.zeros(len(src), 1, src.size(1)).masked_fill_(~blocked[:, 0], -torch.inf)
@@ -146,12 +208,18 @@ class LeanTransformer:
 
     def step(self, tokens: Tensor, seen: Beams) -> Tensor:
         """The last token of each hypothesis (N,) -> logits of the next one (N, V)."""
+        return self.vocabulary(self.hidden(tokens, seen))
+
+    def hidden(self, tokens: Tensor, seen: Beams) -> Tensor:
+        """... -> what the vocabulary is multiplied with (N, D)."""
+        left = self.eager = self.eager - 1
+        if left == 0:
+            self.compile()
         seen.begin()
         x = self.target(seen.arranged(tokens), seen.steps)  # (N, D)
-        for layer, block in enumerate(self.decoder):
-            x = block.step(x, seen, layer)
+        x = self.decoder(x, *seen.for_blocks())
         seen.finish()
-        return self.vocabulary(seen.restored(self.target.norm(x)))
+        return seen.restored(self.target.norm(x))
 
 
 class Table:
@@ -173,14 +241,15 @@ class Table:
         return torch.add(placed[start:stop], F.embedding(ids, self.weight), alpha=self.scale)
 
 
-Norm = Callable[[Tensor], Tensor]
-
-
-def normalised(norm: nn.Module) -> Norm:
+def normalised(norm: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The norm with weights that are no parameters any more."""
     if not isinstance(norm, nn.LayerNorm):
-        return lambda x: x
-    shape, weight, bias, epsilon = norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps
-    return lambda x: torch.layer_norm(x, shape, weight, bias, epsilon)
+        return nn.Identity()
+    return copy.deepcopy(norm).requires_grad_(False)
+
+
+def named(name: str, stack: Stack) -> list[tuple[Block, str]]:
+    return [(cast(Block, block), f"{name}.{i}") for i, block in enumerate(stack.blocks)]
 
 
 def bias_of(module: Any) -> Tensor | None:

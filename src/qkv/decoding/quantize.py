@@ -1,5 +1,6 @@
 """The 8-bit form of a model: made once, kept as int8.safetensors in its folder, and opened as an engine."""
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,14 +47,14 @@ def quantize(model: Model, sources: list[list[int]]) -> dict[str, Stored]:
     """All products of a model, their input's ranges as they are when these sentences are translated greedily."""
     kept: dict[str, Stored] = {}
     watched, plain = Watched(), standard(model)
-    Lean(plain, LeanTransformer(plain, watched)).decode(sources, Search(beam=1))
+    Lean(plain, LeanTransformer(plain, watched, eager=math.inf)).decode(sources, Search(beam=1))
 
     def store(name: str, weight: Tensor, bias: Tensor | None, activation: str) -> Product:
         values, scale = quantised(weight)
         kept[name] = Stored(values, scale, torch.tensor([watched.low[name], watched.high[name]]))
         return watched(name, weight, bias, activation)
 
-    LeanTransformer(plain, store)
+    LeanTransformer(plain, store, eager=math.inf)
     return kept
 
 

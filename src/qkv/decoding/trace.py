@@ -166,7 +166,7 @@ class Watched:
             self.rounds.append(Round(written, totals, rows))
         state.rows = None
         logits = self.model.step(tokens, state.inner)
-        self.log_p = logits.float().clone().index_fill_(1, torch.tensor(NEVER, device=logits.device), -torch.inf)
+        self.log_p = logits.float().clone().index_fill_(1, NEVER.to(logits.device), -torch.inf)
         self.log_p = self.log_p.log_softmax(dim=-1).cpu()
         return logits
 

@@ -139,6 +139,7 @@ class Translator:
         if self.workers == 1 or not isinstance(self.engine, Lean) or not can_fork():
             return None
         if self.crew is None or self.crew[0] is not self.engine:
+            self.engine.compile()  # once for all
             self.crew = self.engine, Workers(self.told, self.workers)
         return self.crew[1]
 

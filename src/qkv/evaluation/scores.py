@@ -4,9 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-
 from qkv.errors import InputError
 
 # Scripts without spaces between words, or whose words sacrebleu splits only with extra packages (ja-mecab, ko-mecab):
@@ -45,6 +42,9 @@ def score(
     `as_paper` is the form in which papers on Multi30k print BLEU: both sides in Moses tokens and lower-cased. It gives
     other figures than sacrebleu's own tokens do, so never compare one with the other; the signatures tell them apart.
     """
+    from sacrebleu.metrics.bleu import BLEU  # here, since it takes 40 ms, and who only translates needs none of it
+    from sacrebleu.metrics.chrf import CHRF
+
     check(hypotheses, references)
     language = target_language.replace("_", "-").split("-")[0].lower()
     tokenizer, about = TOKENIZERS.get(language, "13a"), ""

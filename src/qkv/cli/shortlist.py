@@ -1,0 +1,119 @@
+"""qkv shortlist: the words that each source word may become, checked against the whole vocabulary before it is kept."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from qkv.cli.app import PLAIN, app, out, print_json
+from qkv.cli.quantize import measured, pairs_to_compare, print_figures
+from qkv.data.shards import Corpus, write_shards
+from qkv.decoding import Engine, Translator
+from qkv.decoding.engine import Lean, padded
+from qkv.decoding.quantize import FILE as QUANTISED
+from qkv.decoding.quantize import open_int8, standard
+from qkv.decoding.shortlist import EACH, FILE, FREQUENT, WITH, Shortlist, Shortlisted, make_shortlist, save
+from qkv.errors import InputError
+from qkv.folder import Loaded
+from qkv.text import read_pairs
+
+
+@app.command(name="shortlist")
+def shortlist_(
+    model: Path,
+    *,
+    train: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006 (never changed)
+    valid: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006
+    frequent: int = FREQUENT,
+    each: int = EACH,
+    beam: int = 5,
+    bound: float = 0.5,
+    json: Annotated[bool, PLAIN] = False,
+) -> None:
+    """Learn which words each source word may become, so that translating tries these few and not the vocabulary.
+
+    It is compared with the whole vocabulary on validation text, and refused if BLEU falls by more than --bound. Then
+    `qkv translate --engine native+shortlist` uses it.
+
+    For example:
+      qkv shortlist model
+      qkv shortlist model --train train.en train.de --valid val.en val.de
+
+    Parameters
+    ----------
+    model
+        The model folder.
+    train
+        A source and a target file, or files of pairs, to learn from; the data of the training run if none.
+    valid
+        A source and a target file, or files of pairs, to compare with; the validation set of the run if none.
+    frequent
+        The commonest words, which every sentence may use.
+    each
+        Other words, the likeliest, for each source word.
+    beam
+        Hypotheses kept in beam search when the two are compared; 1 is greedy.
+    bound
+        The BLEU that a shortlist may cost.
+    json
+        Print one JSON object.
+    """
+    translator = Translator.load(model)
+    plain, tokenizer = standard(translator.model), translator.tokenizer
+    pairs = pairs_to_compare(translator, model, valid)
+    with training_data(translator, model, train) as corpus:
+        made = make_shortlist(corpus, len(tokenizer), frequent=frequent, each=each)
+    kinds = {"native": Lean(plain)}
+    if (model / QUANTISED).exists():
+        kinds["int8"] = open_int8(model, Loaded(plain, tokenizer, translator.about), "cpu")
+    engines: dict[str, Engine] = {}
+    for name, engine in kinds.items():
+        engines |= {name: engine, name + WITH: Shortlisted(engine, made)}
+    figures, _ = measured(translator, engines, pairs, beam)
+    figures |= {"sentences": len(pairs), **sizes(made, tokenizer.encode_batch([source for source, _ in pairs]),
+                                                 tokenizer.encode_batch([target for _, target in pairs]))}  # fmt: skip
+    figures["fall"] = max(figures[f"{name}_bleu"] - figures[f"{name}{WITH}_bleu"] for name in kinds)
+    if figures["fall"] > bound:
+        raise InputError(
+            f"the shortlist would cost {figures['fall']:.2f} BLEU (at most {bound:g} is allowed), so nothing was "
+            "written; give more words with --frequent and --each"
+        )
+    save(model, made, tokenizer)
+    if json:
+        print_json(figures)
+        return
+    print_figures(figures, list(engines), len(pairs))
+    words, covered = figures["words"], figures["covered"]
+    out.print(f"a sentence may use {words:.0f} of {len(tokenizer)} words, {covered:.1%} of its reference among them")
+    out.print(f"BLEU falls by {figures['fall']:.2f} at most")
+    out.print(f"wrote {model / FILE}, use it with --engine native{WITH}" + f" or int8{WITH}" * ("int8" in kinds))
+
+
+@contextmanager
+def training_data(translator: Translator, model: Path, files: list[Path]) -> Iterator[Corpus]:
+    tokenizer, kept = translator.tokenizer, model / "training" / "data" / "train"
+    if not files:
+        if not kept.exists():
+            raise InputError(f"{model} has no data of a training run; give --train train.en train.de")
+        yield Corpus.open(kept, tokenizer.fingerprint)
+        return
+    source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
+    pairs = ((pair.source, pair.target) for pair in read_pairs(files, source=source, target=target))
+    with tempfile.TemporaryDirectory() as place:
+        write_shards(Path(place) / "train", pairs, tokenizer, count=1, max_length=translator.model.config.max_length)
+        yield Corpus.open(Path(place) / "train", tokenizer.fingerprint)
+
+
+def sizes(made: Shortlist, sources: list[list[int]], targets: list[list[int]]) -> dict[str, float]:
+    """The mean number of words that a sentence may use, and the share of the references' words that are among them."""
+    words, hits, total = 0, 0, 0
+    for source, target in zip(sources, targets, strict=True):
+        ids, _ = made.of(padded([source]))
+        words += len(ids)
+        known = set(ids.tolist())
+        hits += sum(word in known for word in target)
+        total += len(target)
+    return {"words": words / len(sources), "covered": hits / max(1, total)}

@@ -1,0 +1,206 @@
+"""A shortlist: the few target words that a source sentence may become, so that a step need not try the vocabulary."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from qkv.data.shards import Corpus, Shard
+from qkv.decoding.beams import Beams
+from qkv.decoding.engine import Lean, Search, padded
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.lean import LeanTransformer, Sliced
+from qkv.errors import InputError
+from qkv.files import write_with
+from qkv.models import Transformer
+from qkv.text.tokenizer import EOS, UNK, Tokenizer
+
+FILE = "shortlist.safetensors"
+WITH = "+shortlist"  # what stands after the name of an engine that uses it
+FREQUENT, EACH = 600, 50  # they cost at most 0.1 BLEU on Multi30k's validation set; see docs/decoding.md
+ROUNDS = 3  # of expectation and maximisation: two more covered 0.1 % more words of that set at most
+CELLS = 2**22  # pairs of words that are counted at a time
+MOST = 2**26  # ... and in all; shards are random samples, so that the first of them will do
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Jean et al. 2015, under "Decoding": the frequent target words, and the likeliest ones for each source word."""
+
+    frequent: Tensor  # (K,): ids that every sentence may use, special ones among them
+    starts: Tensor  # (V + 1,)
+    ids: Tensor  # ids[starts[s] : starts[s + 1]] are what source word s may become
+
+    def of(self, src: Tensor) -> tuple[Tensor, Tensor]:
+        """The ids that some sentence of src (B, S) may use (U,), in order; and whether each sentence may (B, U).
+
+        What stands in a source may be copied. Special ids come first, so that they are what they were.
+        """
+        sentence, place = (src > UNK).nonzero(as_tuple=True)  # (N,)
+        word = src[sentence, place]
+        counts = self.starts[word + 1] - self.starts[word]
+        first = self.starts[word] - counts.cumsum(0) + counts  # of each word's ids, less those of the words before it
+        listed = self.ids[first.repeat_interleave(counts) + torch.arange(int(counts.sum()))]
+        may = torch.zeros(len(src), len(self.starts) - 1, dtype=torch.bool)  # (B, V)
+        may[:, self.frequent] = True
+        may[sentence.repeat_interleave(counts), listed] = True
+        may[sentence, word] = True
+        ids = may.any(dim=0).nonzero()[:, 0]
+        return ids, may[:, ids]
+
+
+# -- decoding --------------------------------------------------------------------------------------------------------
+
+
+class ShortState:
+    """What the lean Transformer remembers, and for each sentence at work what it may not say: 0 or -inf (n, U)."""
+
+    def __init__(self, seen: Beams, blocked: Tensor) -> None:
+        self.seen, self.blocked = seen, blocked
+
+    def reorder(self, rows: Tensor) -> None:
+        kept = (rows // self.seen.width).unique_consecutive()
+        if len(kept) < len(self.blocked):
+            self.blocked = self.blocked[kept]
+        self.seen.reorder(rows)
+
+
+class Short:
+    """A lean Transformer that has the words of some sentences' lists only: its tokens are places in `ids` (U,)."""
+
+    def __init__(self, lean: LeanTransformer, shortlist: Shortlist, src: Tensor) -> None:
+        self.lean, self.shortlist = lean, shortlist
+        self.ids, _ = shortlist.of(src)
+        self.vocabulary = cast(Sliced, lean.vocabulary).rows(self.ids)
+
+    def start(self, src: Tensor) -> ShortState:
+        """The sentences that it was made for, in any order, each as often as one likes."""
+        _, may = self.shortlist.of(src)
+        return ShortState(self.lean.start(src), torch.zeros(may.shape).masked_fill_(~may, -torch.inf))
+
+    def step(self, tokens: Tensor, state: ShortState) -> Tensor:
+        """The last token of each hypothesis (N,) -> logits of the next one (N, U)."""
+        logits = self.vocabulary(self.lean.hidden(self.ids[tokens], state.seen))
+        logits.view(len(state.blocked), -1, len(self.ids)).add_(state.blocked[:, None])
+        return logits
+
+
+class Shortlisted(Lean):
+    """The searches of a lean engine, each sentence with the words of its own shortlist alone."""
+
+    def __init__(self, engine: Lean, shortlist: Shortlist) -> None:
+        self.lean, self.shortlist = cast(LeanTransformer, engine.decoder), shortlist
+        super().__init__(cast(Transformer, engine.model), self.lean)
+        self.name = f"{engine.name}{WITH}"
+
+    def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
+        short = Short(self.lean, self.shortlist, padded(sources))
+        found = Lean(cast(Transformer, self.model), short).decode(sources, how, no_repeat)
+        return [[replace(one, tokens=short.ids[one.tokens].tolist()) for one in several] for several in found]
+
+
+# -- making one ------------------------------------------------------------------------------------------------------
+
+
+def make_shortlist(corpus: Corpus, vocab_size: int, *, frequent: int = FREQUENT, each: int = EACH) -> Shortlist:
+    """The `frequent` commonest target words of some training data, and `each` others for each source word.
+
+    Which ones a source word becomes is learned by Brown et al. 1993, model 1. The end of a source stands for the empty
+    word of that paper.
+    """
+    if frequent < 1 or each < 0:
+        raise InputError(f"frequent={frequent} and each={each}: give 1 or more frequent words and 0 or more for each")
+    counts = np.zeros(vocab_size)
+    for source, target, _ in cells(corpus):
+        counts += np.bincount(target[source == EOS], minlength=vocab_size)  # a pair has one end: each word once
+    common = np.union1d(np.arange(UNK + 1), np.argsort(-counts, kind="stable")[:frequent])
+    source, target, p = lexicon(corpus, vocab_size)
+    rare = ~np.isin(target, common) & (source > UNK)
+    source, target, p = source[rare], target[rare], p[rare]
+    order = np.lexsort((-p, source))
+    source, target = source[order], target[order]
+    rank = np.arange(len(source)) - np.searchsorted(source, source)
+    source, target = source[rank < each], target[rank < each]
+    starts = np.searchsorted(source, np.arange(vocab_size + 1))
+    return Shortlist(*(torch.from_numpy(part.astype(np.int64)) for part in (common, starts, target)))
+
+
+Ids = NDArray[np.int64]
+
+
+def lexicon(corpus: Corpus, vocab_size: int) -> tuple[Ids, Ids, NDArray[np.float64]]:
+    """Source and target word of all that stand together in some pair, and p(target | source) by model 1."""
+    keys = np.empty(0, np.int64)
+    for source, target, _ in cells(corpus):
+        keys = np.union1d(keys, source * vocab_size + target)
+    owner, p = keys // vocab_size, np.ones(len(keys))
+    for _ in range(ROUNDS):
+        counts = np.zeros(len(keys))
+        for source, target, place in cells(corpus):
+            where = np.searchsorted(keys, source * vocab_size + target)
+            share = p[where] / np.bincount(place, p[where])[place]  # of a target word: which source word it comes from
+            counts += np.bincount(where, share, len(keys))
+        p = counts / np.bincount(owner, counts)[owner]
+    return owner, keys % vocab_size, p
+
+
+def cells(corpus: Corpus) -> Iterator[tuple[Ids, Ids, Ids]]:
+    """Each source word of each pair (its end too) with each target word: their ids, and the number of the latter.
+
+    They come some at a time, so that memory stays flat; the numbers count from 0 each time.
+    """
+    left = MOST
+    for number in range(corpus.shards):
+        shard = corpus.shard(number)
+        sizes = (shard.lengths[:, 0] + 1) * shard.lengths[:, 1]
+        ends = sizes.cumsum()
+        rows = np.flatnonzero(ends <= left)
+        for some in np.split(rows, np.flatnonzero(np.diff(ends[rows] // CELLS)) + 1):
+            if sizes[some].sum():
+                yield of_pairs(shard, some, sizes[some])
+        left -= int(sizes.sum())
+        if left <= 0:
+            return
+
+
+def of_pairs(shard: Shard, rows: Ids, sizes: Ids) -> tuple[Ids, Ids, Ids]:
+    pair = rows.repeat(sizes)
+    inside = np.arange(len(pair)) - (sizes.cumsum() - sizes).repeat(sizes)
+    width = shard.lengths[pair, 0] + 1
+    place, word = inside // width, inside % width  # in the target, in the source
+    is_end = word == width - 1
+    source = shard.ids[shard.starts[pair, 0] + np.where(is_end, 0, word)].astype(np.int64)
+    target = shard.ids[shard.starts[pair, 1] + place].astype(np.int64)
+    before = (shard.lengths[rows, 1].cumsum() - shard.lengths[rows, 1]).repeat(sizes)  # target words of earlier pairs
+    return np.where(is_end, EOS, source), target, before + place
+
+
+# -- the file --------------------------------------------------------------------------------------------------------
+
+
+def save(folder: Path, shortlist: Shortlist, tokenizer: Tokenizer) -> None:
+    metadata = {"format": "pt", "tokenizer": tokenizer.fingerprint}
+    write_with(folder / FILE, lambda temporary: save_file(vars(shortlist), temporary, metadata=metadata))
+
+
+def load(folder: Path, tokenizer: Tokenizer) -> Shortlist:
+    """What `save` wrote, if it is of the vocabulary that the folder has now."""
+    path, again = folder / FILE, f"make it with: qkv shortlist {folder}"
+    if not path.exists():
+        raise InputError(f"{folder} has no {FILE}; {again}")
+    try:
+        with safe_open(path, "pt") as file:
+            of = (file.metadata() or {}).get("tokenizer")
+            found = Shortlist(*(file.get_tensor(name) for name in ("frequent", "starts", "ids")))
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is damaged ({error}); {again}") from None
+    if of != tokenizer.fingerprint:
+        raise InputError(f"{path} was made for another vocabulary; {again}")
+    return found
