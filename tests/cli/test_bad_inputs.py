@@ -58,6 +58,8 @@ FILES: dict[str, str | bytes] = {
     "section.toml": 'train = ["pairs.tsv"]\nmodel = 3\n',
     "syntax.toml": "train = [\n",
     "file.toml": 'train = ["missing.tsv"]\n',
+    "tiny.toml": 'train = ["pairs.tsv"]\n[model]\npreset = "tiny"\n',
+    "task.toml": 'task = "clasify"\ntrain = ["pairs.tsv"]\n',
     "a-file": "in the way\n",
 }
 
@@ -162,6 +164,24 @@ MISTAKES = [
     Mistake("an unknown picture", "picture maks", "there is no picture 'maks'; did you mean 'masks'"),
     Mistake("files to align that are not there", "align --model good a b", "there is no file 'a'; check the path"),
     Mistake("a demo into a file", "demo --out a-file", "a-file is a file; give --out the name of"),
+    Mistake("an unknown claim", "why scael", "scael.*did you mean 'scale'"),
+    Mistake("a claim's picture of an unknown kind", "why scale -o scale.txt", "scale.txt"),
+    Mistake("another sentence without a model", "explain hello", 'the worked example is "I am good"; for another'),
+    Mistake("a layer that a model lacks", "explain 7 --model good --layer 9", "there is no layer 9 in this encoder"),
+    Mistake("a head that a model lacks", "explain 7 --model good --head 0", "there is no head 0 in this encoder; give"),
+    Mistake("an unknown stack", "explain 7 --model good --stack encodr", "encodr"),
+    Mistake("the worked example's flags for a model", "explain 7 --model good --causal", "are of the worked example"),
+    Mistake("an explanation of an unknown kind", "explain -o steps.pdf", "steps.pdf is neither .html nor .svg"),
+    Mistake("compare without a recipe", "compare nothing --vary position=none", "no recipe 'nothing'"),
+    Mistake("nothing to compare", "compare tiny.toml", r"tiny.toml has no \[\[vary\]\] rows; give --vary"),
+    Mistake("a comparison without seeds", "compare tiny.toml --vary position=none --seeds 0", "seeds is 0, but at"),
+    Mistake("a variation of nothing", "compare tiny.toml --vary postion=none", "does not say what to vary; write KEY="),
+    Mistake("a variation without an end", "compare tiny.toml --vary position=shaw(clip=2", "do not match; close each"),
+    Mistake("a variation of the seed", "compare tiny.toml --vary data.seed=1,2", "sets data.seed, but figures are"),
+    Mistake("a variation that is not known", "compare tiny.toml --vary position=roatry", "did you mean 'rotary'"),
+    Mistake("a variation given twice", "compare tiny.toml --vary position=t5 --vary position=none", "'position' twice"),
+    Mistake("a comparison without a budget", "compare tiny.toml --vary position=none --steps 0", "a budget of 0 would"),
+    Mistake("an unknown task to compare", "compare task.toml --vary model.d_model=8", "did you mean 'classify'"),
 ]  # fmt: skip
 
 

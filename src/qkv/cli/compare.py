@@ -34,6 +34,8 @@ def compare(
 ) -> int:
     """Train variations of a recipe for the same budget, and put their figures in one table, the best row first.
 
+    The recipe may be of any task: translations are told apart by BLEU, answers of other tasks by their accuracy.
+
     The same command again goes on where it stopped, and runs nothing twice.
 
     For example:
@@ -41,6 +43,7 @@ def compare(
       qkv compare recipe.toml --vary model=transformer,recurrent --minutes 10
       qkv compare recipe.toml --vary model.n_heads=1,2,8 --one-by-one
       qkv compare table3-multi30k --out table3
+      qkv compare ewt-genre-han --vary model.pooling=attention,mean --seeds 2
 
     Parameters
     ----------

@@ -12,17 +12,20 @@ from typing import Any
 
 import torch
 
+from qkv import folder as folders
+from qkv import tasks
 from qkv.comparing.shared import Spec
 from qkv.config import Tree, merge
-from qkv.data import Corpus
+from qkv.data.validation import validation_pairs
 from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.evaluation import score
 from qkv.files import write_json
+from qkv.memory import peak_memory
 from qkv.models import count_parameters
 from qkv.text import read_pairs
-from qkv.training import Trained, train
-from qkv.training.device import choose_device, peak_memory
+from qkv.training import Trained
+from qkv.training.device import choose_device
 from qkv.training.settings import paths
 
 TIMED = 100  # sentences whose decoding is timed
@@ -35,7 +38,7 @@ def main(path: Path) -> int:
     try:
         spec, folder = Spec(**json.loads(path.read_text(encoding="utf-8"))), path.parent
         threads = {"training": {"threads": spec.threads}} if spec.threads else {}
-        trained = train(out=folder, **merge(spec.settings, threads))
+        trained = tasks.train(out=folder, **merge(spec.settings, threads))
         memory = most_memory(folder / "memory.json")  # before translations add to it
         if trained.stopped == "interrupted":
             return STOPPED
@@ -53,19 +56,30 @@ def measure(spec: Spec, folder: Path, trained: Trained) -> Tree:
     """The figures of the weights that were kept."""
     if not trained.best:
         raise InputError("no validation gave a number, so there is no model to measure; lower training.learning_rate")
-    figures: Tree = {name: trained.best[name] for name in ("loss", "perplexity", "accuracy") if name in trained.best}
+    figures: Tree = {name: trained.best[name] for name in ("loss", "perplexity") if name in trained.best}
     figures |= {"steps": trained.steps, "minutes": trained.minutes, "threads": torch.get_num_threads()}
-    figures["training_speed"] = training_speed(folder / "training" / "log.jsonl")
-    device = choose_device(spec.settings.get("training", {}).get("device", "auto"))
-    translator = Translator.load(folder, str(device))
-    figures["parameters"] = count_parameters(translator.model)
-    if "accuracy" in figures:
-        return figures
+    speed = training_speed(folder / "training" / "log.jsonl")
+    device = str(choose_device(spec.settings.get("training", {}).get("device", "auto")))
+    figures["parameters"] = count_parameters(folders.load(folder).model)
+    if spec.settings.get("task", "translate") != "translate":
+        return figures | {"example_speed": speed} | answers(spec, folder, trained, device)
+    figures["training_speed"] = speed
+    translator = Translator.load(folder, device)
     measured_on, pairs = held_out(spec, folder, translator)
     texts = [line.text for line in translator.translate([source for source, _ in pairs], **spec.search)]
     scores = score(texts, [target for _, target in pairs], target_language=str(translator.about.get("target", "")))
     figures |= {"bleu": scores.bleu, "bleu_signature": scores.bleu_signature, "measured_on": measured_on}
     return figures | {"decoding_speed": decoding_speed(translator, [source for source, _ in pairs], spec.search)}
+
+
+def answers(spec: Spec, folder: Path, trained: Trained, device: str) -> Tree:
+    """Of a task: accuracy on the test files, or else on the validation examples; and what its baselines have there."""
+    baselines = json.loads((folder / "results.json").read_text(encoding="utf-8"))["baselines"]
+    files = paths(spec.settings.get("test", []))
+    found = tasks.score(folder, *files, device=device) if files else trained.best
+    where = "test files" if files else "validation examples"
+    figures = {name: found[name] for name in ("accuracy", "macro_f1", "mcc") if name in found}
+    return {**figures, "measured_on": where, "baselines": baselines}
 
 
 def held_out(spec: Spec, folder: Path, translator: Translator) -> tuple[str, list[tuple[str, str]]]:
@@ -74,15 +88,11 @@ def held_out(spec: Spec, folder: Path, translator: Translator) -> tuple[str, lis
     for name in ("test", "valid"):
         if files := paths(spec.settings.get(name, [])):
             return f"{name} files", [(p.source, p.target) for p in read_pairs(files, source=source, target=target)]
-    tokenizer = translator.tokenizer
-    shard = Corpus.open(folder / "training" / "data" / "valid", tokenizer.fingerprint).shard(0)
-    sides = (tokenizer.decode_batch([ids(row).tolist() for row in range(len(shard))])
-             for ids in (shard.source, shard.target))  # fmt: skip
-    return "pairs held out", list(zip(*sides, strict=True))
+    return "pairs held out", validation_pairs(folder, translator.tokenizer)
 
 
 def training_speed(log: Path) -> float:
-    """Target tokens a second, by the run's log: between lines of training that nothing else stands between."""
+    """Target tokens a second (of other tasks: answers), by the lines of the log that nothing stands between."""
     events: list[Tree] = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     tokens, seconds = 0, 0.0
     for before, event in pairwise(events):

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from qkv import tasks
 from qkv.comparing import plan
-from qkv.comparing.shared import Shared, Spec
+from qkv.comparing.shared import Shared, SharedTask, Spec
 from qkv.comparing.table import FIGURES, Entry, Table
 from qkv.comparing.workers import Workers
 from qkv.config import Tree, merge
@@ -56,11 +57,13 @@ def compare(
             f"there is nothing to compare: {recipe} has no [[vary]] rows; give --vary position=none,learned"
         )
     base = merge(base, {"training": budget(steps, epochs, minutes)})
+    is_translation = tasks.named(base, Path(), restart=True).name == "translate"
     rows, impossible = plan.possible(base, rows, skip_impossible)
     out, display = Path(out), Display(quiet)
     check_out(out)
     with alone(out / "compare.lock", f"another qkv is comparing into {out}; wait for it, or give a new --out"):
-        shared, search = Shared(base, out, display), {"beam": beam, "alpha": alpha}
+        shared = (Shared if is_translation else SharedTask)(base, out, display)
+        search = {"beam": beam, "alpha": alpha} if is_translation else {}
         specs = {row.name: [shared.spec(row, seed, search) for seed in range(seeds)] for row in rows}
         entries = [Entry(row, left_out=plan.laid_over(base, row)[1]) for row in different(rows, specs, display)]
         table = Table(Path(recipe).stem, search, entries, impossible)

@@ -11,13 +11,16 @@ from typing import Any
 from qkv.comparing.plan import Row, laid_over
 from qkv.config import Tree, merge, to_tree
 from qkv.models import MODELS
+from qkv.tasks import TASKS, complete
+from qkv.tasks.reading import read_examples
+from qkv.tasks.settings import TaskSettings, with_defaults
 from qkv.text import languages
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
 from qkv.training import prepare
 from qkv.training.choose import Corpus, choose
 from qkv.training.device import choose_device
 from qkv.training.display import Display
-from qkv.training.settings import Settings, complete, paths
+from qkv.training.settings import paths
 
 FILES = ("train", "valid", "test")
 # Settings that change no figure but speed: a result stays good whatever they are.
@@ -71,11 +74,11 @@ class Shared:
         sizes = {key: value for key, value in self.chosen["model"].items() if key in known}
         return merge(self.names, {**self.chosen, "model": sizes}, tree)
 
-    def tokenizer(self, settings: Settings) -> str:
+    def tokenizer(self, settings: Any) -> str:
         """The path of the sub-words for these settings: learned once, so that rows have the same vocabulary."""
         c = settings.data
         if c.tokenizer not in TOKENIZERS:
-            return c.tokenizer
+            return str(c.tokenizer)
         what = digest_json([self.survey.files, c.tokenizer, c.vocab_size])
         path = self.out / "tokenizers" / f"{c.tokenizer}-{c.vocab_size}-{what[:8]}.json"
         if not path.exists():
@@ -83,7 +86,31 @@ class Shared:
         return str(path)
 
 
-def digest_of(settings: Settings, search: Mapping[str, Any]) -> str:
+class SharedTask(Shared):
+    """The same for a task that is not translation: its sizes are its own, not those of the corpus."""
+
+    def __init__(self, base: Tree, out: Path, display: Display) -> None:
+        self.base, self.out, self.display = base, out, display
+
+    def whole(self, row: Row) -> Tree:
+        tree, _ = laid_over(self.base, row)
+        tree.pop("published", None)
+        return with_defaults(TASKS[tree["task"]], tree)
+
+    def tokenizer(self, settings: TaskSettings) -> str:
+        """Learned once for all rows that read the same text in the same way."""
+        c, task = settings.data, TASKS[settings.task](settings.data)
+        if c.tokenizer not in TOKENIZERS:
+            return str(c.tokenizer)
+        reading = {key: value for key, value in to_tree(c).items() if key not in ("seed", "batch_tokens")}
+        files = [[file_digest(path) for path in paths(getattr(settings, name))] for name in FILES]
+        path = self.out / "tokenizers" / f"{c.tokenizer}-{c.vocab_size}-{digest_json([files, reading])[:8]}.json"
+        if not path.exists():
+            task.learn_tokenizer(read_examples(task, settings, self.display.say).train).save(path)
+        return str(path)
+
+
+def digest_of(settings: Any, search: Mapping[str, Any]) -> str:
     """Files count by what is in them, wherever they are."""
     tree = to_tree(settings)
     for name in IDLE:

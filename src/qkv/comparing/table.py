@@ -28,11 +28,16 @@ FIGURES = {
     "perplexity": Figure("perplexity", 1, 2),
     "bleu": Figure("BLEU", 1, 2),
     "accuracy": Figure("accuracy", 0.01, 2, " %"),
+    "macro_f1": Figure("macro-F1", 0.01, 2, " %"),
+    "mcc": Figure("Matthews correlation", 1, 3),
     "training_speed": Figure("training tokens/s", 1, 0),
+    "example_speed": Figure("training examples/s", 1, 0),
     "decoding_speed": Figure("decoding tokens/s", 1, 0),
     "peak_memory": Figure("peak memory", 1e6, 0, " MB"),
 }
 SCORES = ("bleu", "accuracy")  # what rows are sorted by
+OF_TASKS = ("accuracy", "macro_f1", "mcc", "example_speed")  # figures that a translation has not
+OF_TRANSLATION = ("perplexity", "bleu", "training_speed", "decoding_speed")  # ... and that another task has not
 
 
 @dataclass
@@ -84,9 +89,9 @@ class Table:
         return sorted(self.entries, key=key)
 
     def figures(self) -> list[str]:
-        """The figures that any run has; before there is one, those of a translation."""
+        """The figures that any run has; before there is one, those of a translation, or of another task."""
         names = [name for name in FIGURES if any(entry.values(name) for entry in self.entries)]
-        return names or [name for name in FIGURES if name != "accuracy"]
+        return names or [name for name in FIGURES if name not in (OF_TASKS if self.search else OF_TRANSLATION)]
 
     def header(self) -> list[str]:
         published = ["published"] if any(entry.row.published for entry in self.entries) else []
@@ -110,6 +115,10 @@ class Table:
         for signature, where in sorted({(r["bleu_signature"], r["measured_on"]) for r in results if "bleu" in r}):
             how = ", ".join(f"{key} {value}" for key, value in self.search.items())
             notes.append(f"BLEU of the {where}, {how}: {signature}")
+        notes += [
+            f"accuracy of the {where}" for where in sorted({r["measured_on"] for r in results if "baselines" in r})
+        ]
+        notes += self.baselines(results)
         threads = sorted({result["threads"] for result in results})
         if len(threads) > 1:
             notes.append(f"runs had {' or '.join(map(str, threads))} threads: do not compare their speeds")
@@ -120,6 +129,14 @@ class Table:
             if entry.waiting:
                 notes.append(f"{entry.row.name}: runs still to be done: {entry.waiting}")
         return notes + [f"{name}: left out, cannot be built: {why}" for name, why in self.impossible.items()]
+
+    def baselines(self, results: list[Tree]) -> list[str]:
+        """What is simple, and has to be beaten: a mean over all runs."""
+        several = [result["baselines"] for result in results if result.get("baselines")]
+        names = dict.fromkeys(name for one in several for name in one)
+        means = {name: statistics.fmean(one[name] for one in several if name in one) for name in names}
+        told = ", ".join(f"{name} {mean:.2%}" for name, mean in means.items())
+        return [f"baselines on the validation examples: {told}"] * bool(told)
 
     def markdown(self) -> str:
         header = self.header()

@@ -16,8 +16,15 @@ CELL, ROW, LEFT, TOP = 58, 26, 120, 66  # pixels: width and height of a cell, ro
 SHOWN = 8  # numbers of a vector that a terminal has room for
 ON_PAGE = 16  # ... and a page
 INK, BLUE, RED = "#1f2328", "31,111,235", "207,34,46"
-STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
-body{color:#1f2328;background:#fff}section{margin:2rem 0;overflow-x:auto}"""
+STYLE = """:root{color-scheme:light dark;--ink:#1f2328;--soft:#59636e;--ground:#fff;--line:#d0d7de;--head:#f6f8fa}
+@media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9198a1;--ground:#0d1117;--line:#3d444d;--head:#151b23}}
+body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:0 auto;padding:1rem;color:var(--ink)}
+html{background:var(--ground)}h1{font-size:1.5rem;line-height:1.25;overflow-wrap:anywhere}section{margin:2rem 0}
+h2{font-size:1.1rem;margin:0}code{font:.95em ui-monospace,monospace;overflow-wrap:anywhere}p{margin:.2rem 0 .6rem}
+p{color:var(--soft)}.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem}
+td,th{border:1px solid var(--line);padding:.25rem .5rem;text-align:right;font-variant-numeric:tabular-nums}
+th{background:var(--head);font-weight:600;white-space:nowrap}td.corner{border:0}
+tbody th{position:sticky;left:0}"""
 
 
 def as_table(step: Step) -> Table:
@@ -44,7 +51,7 @@ def svg_of(step: Step, top: int = 0) -> tuple[str, int, int]:
     """One step as a group of SVG elements, with its width and height in pixels."""
     columns = step.columns if step.columns == step.rows else step.columns[:ON_PAGE]
     values = step.values[:, : len(columns)].tolist()
-    largest = max((abs(value) for row in values for value in row if math.isfinite(value)), default=1.0) or 1.0
+    largest = largest_of(values)
     parts = [letters(0, 18, f"{step.title}:  {step.equation}", weight="bold"), letters(0, 38, step.about)]
     parts += [letters(LEFT + CELL * (i + 0.5), TOP - 8, name, anchor="middle") for i, name in enumerate(columns)]
     if more := len(step.columns) - len(columns):
@@ -53,8 +60,7 @@ def svg_of(step: Step, top: int = 0) -> tuple[str, int, int]:
         parts.append(letters(LEFT - 8, TOP + ROW * (j + 0.68), label, anchor="end"))
         for i, value in enumerate(row):
             x, y = LEFT + CELL * i, TOP + ROW * j
-            strength = abs(value) / largest if math.isfinite(value) else 0.0
-            fill = f"rgba({BLUE if value > 0 else RED},{0.55 * strength:.3f})" if strength else "#f6f8fa"
+            fill = shading(value, largest) or "#f6f8fa"
             parts.append(f'<rect x="{x}" y="{y}" width="{CELL}" height="{ROW}" fill="{fill}" stroke="#d0d7de"/>')
             parts.append(letters(x + CELL / 2, y + ROW * 0.68, number(value), anchor="middle", size=12))
     width, height = LEFT + CELL * len(columns) + (90 if more else 10), TOP + ROW * len(values) + 24
@@ -83,16 +89,49 @@ def picture(steps: list[Step]) -> str:
 
 
 def page(steps: list[Step], title: str) -> str:
-    sections = []
-    for step in steps:
-        group, width, height = svg_of(step)
-        label = f"{step.title}: a table of {len(step.rows)} by {len(step.columns)} numbers"
-        drawn = f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img"'
-        sections.append(f'<section>{drawn} aria-label="{escape(label)}">{group}</svg></section>')
+    """Real tables, which a screen reader can walk through; light or dark as the reader's system is."""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{STYLE}</style></head>\n<body><h1>{escape(title)}</h1>\n" + "\n".join(sections) + "\n</body></html>\n"
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<style>{STYLE}</style></head>\n<body><main><h1>{escape(title)}</h1>\n"
+        + "\n".join(section(number, step) for number, step in enumerate(steps, start=1))
+        + "\n</main></body></html>\n"
     )
+
+
+def section(number: int, step: Step) -> str:
+    columns, about = step.columns if step.columns == step.rows else step.columns[:ON_PAGE], step.about
+    if len(columns) < len(step.columns):
+        about += f" (The first {len(columns)} of {len(step.columns)} numbers.)"
+    values = step.values[:, : len(columns)].tolist()
+    largest = largest_of(values)
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
+    rows = [
+        f'<tr><th scope="row">{escape(label)}</th>{"".join(cell(value, largest) for value in row)}</tr>'
+        for label, row in zip(step.rows, values, strict=True)
+    ]
+    return (
+        f'<section aria-labelledby="step-{number}"><h2 id="step-{number}">{number}. {escape(step.title)}: '
+        f"<code>{escape(step.equation)}</code></h2>\n<p>{escape(about)}</p>\n"
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(step.title)}"><table>'
+        f'<thead><tr><td class="corner"></td>{head}</tr></thead>\n'
+        f"<tbody>{''.join(rows)}</tbody></table></div></section>"
+    )
+
+
+def cell(value: float, largest: float) -> str:
+    shade = shading(value, largest)
+    return f'<td style="background:{shade}">{number(value)}</td>' if shade else f"<td>{number(value)}</td>"
+
+
+def largest_of(values: list[list[float]]) -> float:
+    return max((abs(value) for row in values for value in row if math.isfinite(value)), default=1.0) or 1.0
+
+
+def shading(value: float, largest: float) -> str:
+    """Blue above 0, red below, the stronger the larger; clear enough for letters on it to be read, light or dark."""
+    strength = abs(value) / largest if math.isfinite(value) else 0.0
+    return f"rgba({BLUE if value > 0 else RED},{0.55 * strength:.3f})" if strength else ""
 
 
 def save(steps: list[Step], path: Path, title: str) -> Path:

@@ -7,10 +7,13 @@ from typing import Any
 from qkv import folder, training
 from qkv.config import Tree, read_toml
 from qkv.errors import InputError, nearest
+from qkv.models import MODELS
 from qkv.tasks import settings as of_tasks
 from qkv.tasks.classification import Classify
 from qkv.tasks.cloze import ReadCloze
+from qkv.tasks.figures import Figures
 from qkv.tasks.heads import FindHeads
+from qkv.tasks.reading import read_files
 from qkv.tasks.run import train_task
 from qkv.tasks.task import Task
 from qkv.tasks.translation import Translate
@@ -24,7 +27,7 @@ TASKS: dict[str, type[Task]] = {
     "heads": FindHeads,
 }
 
-__all__ = ["TASKS", "Task", "complete", "predict", "train"]
+__all__ = ["TASKS", "Task", "complete", "predict", "score", "task_of", "train"]
 
 
 def train(
@@ -72,6 +75,31 @@ def complete(tree: Mapping[str, Any], where: str) -> Any:
 def predict(model: str | Path, texts: Sequence[str], device: str = "cpu") -> list[Tree]:
     """What a trained model of a task says to some texts: a plain tree for each."""
     loaded = folder.load(Path(model), device)
+    return asked_of(loaded).predict(loaded, texts)
+
+
+def score(model: str | Path, *files: str | Path, device: str = "cpu") -> Tree:
+    """What a trained model of a task is worth on files of examples: loss, accuracy, and of classes macro_f1 and mcc."""
+    loaded = folder.load(Path(model), device)
+    task = asked_of(loaded)
+    if not files:
+        raise InputError(f"no file was given; the task {task.name!r} reads {task.files}")
+    examples = read_files(task, [Path(file) for file in files])
+    if not examples:
+        raise InputError(f"there is nothing to score: {', '.join(map(str, files))} has no examples; give at least one")
+    batches = task.batches(task.encode(examples, loaded.tokenizer, loaded.about))
+    figures = Figures(task, task.objective_class(), batches)(loaded.model)
+    return {"task": task.name, "examples": len(examples), **figures}
+
+
+def asked_of(loaded: folder.Loaded) -> Task:
+    """The task of a trained model, with the settings that it remembers of its data."""
     kind = TASKS[loaded.model.task]
     known = {name: value for name, value in loaded.about.items() if name in kind.data_class.__dataclass_fields__}
-    return kind(kind.data_class(**known)).predict(loaded, texts)
+    return kind(kind.data_class(**known))
+
+
+def task_of(model: str | Path) -> str:
+    """The name of the task that a model folder was trained for."""
+    name = str(folder.read_config(Path(model)).get("model_type", "")).removeprefix("qkv-")
+    return MODELS[name].task if name in MODELS else "translate"

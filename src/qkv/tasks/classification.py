@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from qkv.config import Tree, setting
-from qkv.data.examples import Examples, Ints
+from qkv.data.examples import Ints
 from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.models import Hierarchical
@@ -61,7 +62,7 @@ class Classify(Task):
         "training": {"best_by": "accuracy", "schedule": "constant(warmup=20)", "learning_rate": 2e-3, "epochs": 20.0,
                      "patience": 6, "precision": "float32"},
     }  # fmt: skip
-    files = "files of label, tab, text, for example: qkv train --task classify train.tsv --valid valid.tsv"
+    files = "files of label, tab, text, or .conllu, for example: qkv train --task classify train.tsv --valid valid.tsv"
     asks = "a text"
 
     def read(self, path: Path) -> Iterable[Document]:
@@ -127,9 +128,8 @@ class Classify(Task):
             found[name] = baselines.learned(Hierarchical(flat), Classification(), *batches, epochs=EPOCHS)
         return found
 
-    def batches(self, encoded: Sequence[Encoded]) -> Examples:
-        c, sizes = self.data, [self.size(one) for one in encoded]
-        return Examples(encoded, sizes, self.collate, tokens=c.batch_tokens, seed=c.seed)
+    def classes(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        return outputs.argmax(dim=1), labels
 
     @torch.inference_mode()
     def predict(self, loaded: Loaded, texts: Sequence[str]) -> list[Tree]:

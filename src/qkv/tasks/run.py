@@ -1,21 +1,19 @@
 """A whole run of a task, from its files to a model folder, with its baselines beside it: `qkv train --task NAME`."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from qkv.config import Tree, merge, read_toml
-from qkv.data.examples import Examples
 from qkv.errors import InputError
 from qkv.files import write_json, write_text
 from qkv.folder import Loaded
 from qkv.models import MODELS
+from qkv.tasks.figures import Figures, told
+from qkv.tasks.reading import Read, read_examples
 from qkv.tasks.settings import TaskSettings, complete, with_defaults
 from qkv.tasks.task import Task
-from qkv.text.lines import check_file
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import prepare
 from qkv.training.checkpoint import explained
@@ -25,14 +23,6 @@ from qkv.training.settings import paths
 from qkv.training.toml import to_toml
 
 RESULTS = "results.json"
-
-
-@dataclass(frozen=True)
-class Read:
-    """The examples of a run as `Task.read` gives them."""
-
-    train: list[Any]
-    valid: list[Any]
 
 
 def train_task(
@@ -99,43 +89,14 @@ class TaskRun(Course):
     def work(self, settings: TaskSettings, tokenizer: Tokenizer) -> Work:
         task, read = self.kind(settings.data), self.read(settings)
         facts = task.facts(read.train)
-        train, valid = (self.batches(task, part, tokenizer, facts, settings) for part in (read.train, read.valid))
-        told = f"{task.name}: {len(train):,} examples to train on, {len(valid):,} to validate"
-        return Work(train, Figures(settings.objective, valid), {"task": task.name, **facts}, told)
-
-    def batches(
-        self, task: Task, examples: list[Any], tokenizer: Tokenizer, facts: Tree, settings: TaskSettings
-    ) -> Examples:
-        encoded = task.encode(examples, tokenizer, facts)
-        sizes = [task.size(one) for one in encoded]
-        c = settings.data
-        return Examples(encoded, sizes, task.collate, tokens=c.batch_tokens, seed=c.seed)
+        train, valid = (task.batches(task.encode(part, tokenizer, facts)) for part in (read.train, read.valid))
+        counted = f"{task.name}: {len(train):,} examples to train on, {len(valid):,} to validate"
+        return Work(train, Figures(task, settings.objective, valid), {"task": task.name, **facts}, counted)
 
     def read(self, settings: TaskSettings) -> Read:
-        """The examples of the files. Without validation files, some are held out by their keys: the same ones in every
-        run, one in ten at most. A training example with the key of one to validate or to test is dropped."""
         if self.read_once is None:
-            task = self.kind(settings.data)
-            train, valid, test = (self.examples(task, getattr(settings, name)) for name in ("train", "valid", "test"))
-            if not settings.valid:
-                lots = sorted({prepare.lot("valid", task.key(one)) for one in train})
-                most = lots[min(settings.data.held_out, max(1, len(lots) // 10), len(lots)) - 1]
-                valid = [one for one in train if prepare.lot("valid", task.key(one)) <= most]
-            kept_out = {task.key(one) for one in (*valid, *test)}
-            kept = [one for one in train if task.key(one) not in kept_out]
-            if settings.valid and len(kept) < len(train):
-                self.say(f"  {len(train) - len(kept):,} training examples are also to validate or to test: dropped")
-            if not kept or not valid:
-                raise InputError(f"{len(kept)} examples to train on and {len(valid)} to validate are left; give more")
-            self.read_once = Read(kept, valid)
+            self.read_once = read_examples(self.kind(settings.data), settings, self.say)
         return self.read_once
-
-    def examples(self, task: Task, names: list[str]) -> list[Any]:
-        found: list[Any] = []
-        for path in paths(names):
-            check_file(path)
-            found += task.read(path)
-        return found
 
     def summary(self, stopped: str) -> Trained:
         """Print the result beside the baselines, and write both to results.json in the model folder."""
@@ -147,23 +108,6 @@ class TaskRun(Course):
         self.say("accuracy on the validation examples, beside baselines from the same training examples:")
         for name, accuracy in figures.items():
             self.say(f"  {accuracy:7.2%}  {name}")
+        if "macro_f1" in trained.best:
+            self.say(f"this model: {told(trained.best)}")
         return trained
-
-
-class Figures:
-    """The loss over all validation examples, and each part of it that the objective names: accuracy, for example."""
-
-    def __init__(self, objective: Any, valid: Examples) -> None:
-        self.objective, self.valid = objective, valid
-
-    @torch.inference_mode()
-    def __call__(self, model: Any) -> dict[str, float]:
-        model.eval()
-        device, sums, count = next(model.parameters()).device, dict[str, float](), 0
-        for batch in self.valid.in_order():
-            inputs, labels = self.objective.prepare(batch.to(device))
-            loss = self.objective.loss(model(*inputs), labels)
-            for name, value in {"loss": loss.total, **loss.parts}.items():
-                sums[name] = sums.get(name, 0.0) + float(value)
-            count += loss.tokens
-        return {name: value / count for name, value in sums.items()}

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from qkv.config import Tree
-from qkv.data.examples import Ints
+from qkv.data.examples import Examples, Ints
 from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.text.tokenizer import Tokenizer
@@ -71,6 +73,11 @@ class Task:
         """A batch: a frozen dataclass with `.to(device)`, and the numbers of its examples as `.pairs`."""
         raise NotImplementedError
 
+    def batches(self, encoded: Sequence[Any]) -> Examples:
+        """Encoded examples as batches under the budget of the settings."""
+        c, sizes = self.data, [self.size(one) for one in encoded]
+        return Examples(encoded, sizes, self.collate, tokens=c.batch_tokens, seed=c.seed)
+
     # -- what comes of it ----------------------------------------------------------------------------------------
 
     def baselines(self, train: Sequence[Any], valid: Sequence[Any], loaded: Loaded) -> dict[str, float]:
@@ -78,6 +85,11 @@ class Task:
         training examples, or quickly learned from them. `loaded` has an untrained model of the run's own settings,
         the tokenizer, and the facts in its `about`."""
         raise NotImplementedError
+
+    def classes(self, outputs: Any, labels: Any) -> tuple[Tensor, Tensor] | None:
+        """The classes (B,) that the model's outputs name and those that are right, if its answers are classes: then
+        macro-F1 and the Matthews correlation stand beside the accuracy."""
+        return None
 
     def predict(self, loaded: Loaded, texts: Sequence[str]) -> list[Tree]:
         """What a trained model says to some inputs: one plain tree for each. Optional."""

@@ -1,7 +1,7 @@
 """CoNLL-U: sentences with their dependency trees, one word on each line."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from qkv.errors import InputError
@@ -17,6 +17,7 @@ class Sentence:
     words: list[str]
     heads: list[int]
     place: str  # file and line of its first word
+    comments: dict[str, str] = field(default_factory=dict)  # of the lines "# key = value" that stand before it
 
 
 def read_conllu(path: Path) -> Iterator[Sentence]:
@@ -26,17 +27,21 @@ def read_conllu(path: Path) -> Iterator[Sentence]:
     Whether the heads make a tree is for positions.tree to say.
     """
     lines: list[tuple[int, str]] = []
+    comments: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
-        if line.strip() and not line.startswith("#"):
+        if line.startswith("#"):
+            key, _, value = line[1:].partition("=")
+            comments[key.strip()] = value.strip()
+        elif line.strip():
             lines.append((number, line))
-        elif not line.strip() and lines:
-            yield _sentence(path, lines)
-            lines = []
+        elif lines:
+            yield _sentence(path, lines, comments)
+            lines, comments = [], {}
     if lines:
-        yield _sentence(path, lines)
+        yield _sentence(path, lines, comments)
 
 
-def _sentence(path: Path, lines: list[tuple[int, str]]) -> Sentence:
+def _sentence(path: Path, lines: list[tuple[int, str]], comments: dict[str, str]) -> Sentence:
     words: list[str] = []
     heads: list[int] = []
     for number, line in lines:
@@ -59,4 +64,4 @@ def _sentence(path: Path, lines: list[tuple[int, str]]) -> Sentence:
     place = f"{path} line {lines[0][0]}"
     if not words:
         raise InputError(f"{place} begins a sentence that has no words; give each sentence at least one")
-    return Sentence(words, heads, place)
+    return Sentence(words, heads, place, comments)
