@@ -191,3 +191,22 @@ def test_two_threads_that_need_more_positions_at_once_both_get_the_right_ones(mo
     monkeypatch.setattr(table.position, "embed", interrupted)
     assert torch.equal(table(ids, 0), alone)
     assert torch.equal(table(ids, 0), alone)
+
+
+def test_a_step_with_little_to_do_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is at least as fast; what has more to do keeps what there is, and afterwards all is as before."""
+    model, seen = transformer(), []
+    lean = LeanTransformer(model)
+    monkeypatch.setattr(
+        lean, "start", lambda src: seen.append(torch.get_num_threads()) or LeanTransformer.start(lean, src)
+    )
+    engine, before = Lean(model, lean), torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        engine.decode([[5, 6]], Search(beam=1))
+        monkeypatch.setattr("qkv.decoding.engine.LITTLE", 10)
+        engine.decode([[5, 6]], Search(beam=1))
+        assert seen == [1, 3]
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

@@ -1,6 +1,8 @@
 """What does the searching: ids of source sentences in, the best hypotheses of each out."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -15,6 +17,7 @@ from qkv.errors import InputError
 from qkv.models import Decodable, Model, Transformer
 from qkv.text.tokenizer import EOS, PAD
 
+LITTLE = 2 * 10**7  # multiply-adds of a step up to which one thread is at least as fast as two
 MORE = 50  # tokens that a translation may have more than its source (Vaswani et al. 2017, section 6.1)
 
 
@@ -85,11 +88,32 @@ class Lean(Native):
     def __init__(self, model: Transformer, decoder: Decodable | None = None) -> None:
         super().__init__(model)
         self.decoder = decoder or LeanTransformer(model)
+        sizes = model.config
+        block = 6 * sizes.d_model**2 + 2 * sizes.d_model * sizes.d_ff
+        self.weights = sizes.decoder_layers * block + sizes.vocab_size * sizes.d_model  # that a step multiplies with
+
+    def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
+        with threads(1 if len(sources) * how.beam * self.weights <= LITTLE else torch.get_num_threads()):
+            return super().decode(sources, how, no_repeat)
 
     def compile(self) -> None:
         """Now, and not after some steps: there is much to do."""
         if isinstance(self.decoder, LeanTransformer):
             self.decoder.compile()
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many threads of torch for a while."""
+    before = torch.get_num_threads()
+    if count == before:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def longest_targets(sources: list[list[int]], max_length: int) -> list[int]:
