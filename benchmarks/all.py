@@ -29,12 +29,13 @@ QUICK: Runs = [
                    "--written", "16", "64", "--requests", "1", "16", "--pairs", "20000", "100000"]),
 ]  # fmt: skip
 FULL: Runs = [
-    ("train.py", ["--preset", "small"]),
-    ("train.py", ["--preset", "base", "--rounds", "3", "--steps", "4"]),
+    ("train.py", ["--preset", "small", "--rounds", "3", "--steps", "3"]),
+    ("train.py", ["--preset", "base", "--rounds", "2", "--steps", "2", "--precision", "float32"]),
     ("decode.py", ["--preset", "small"]),
     ("decode.py", ["--preset", "base", "--rounds", "3"]),
-    ("start.py", ["--preset", "small", "base"]),
-    ("growth.py", ["--preset", "small"]),
+    ("start.py", ["--preset", "small", "--rounds", "2"]),
+    ("start.py", ["--preset", "base", "--rounds", "1", "--beam", "4", "--lines", "1000"]),
+    ("growth.py", ["--preset", "small", "--rounds", "1", "--pairs", "100000", "1000000"]),
 ]
 
 

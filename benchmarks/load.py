@@ -4,8 +4,8 @@
 
 Starts `qkv serve` as a process. Each text is translated once at the start by one client alone; from then on every
 answer, whatever stands beside it in the batch, must be that one. Clients send single texts and small lists, wait for an
-answer, ask again. Each row is a part of the time; "memory" is the server's resident set at its end. Answers of 429
-and 503 are counted as refused and are no wrong answers.
+answer, ask again. Each row is a part of the time; "memory" is what the server and its workers hold at its end, where
+what they share counts once. Answers of 429 and 503 are counted as refused and are no wrong answers.
 """
 
 import argparse
@@ -75,6 +75,11 @@ def share(values: Sequence[float], part: float) -> float:
     return ordered[min(int(part * len(ordered)), len(ordered) - 1)] if ordered else float("nan")
 
 
+def held(process: psutil.Process) -> int:
+    """Bytes of a process and its children: a page that several have counts in parts (the proportional set)."""
+    return sum(one.memory_full_info().pss for one in [process, *process.children(recursive=True)])
+
+
 def measure(
     url: str, process: psutil.Process, truth: dict[str, str], pair: dict[str, str], minutes: float, n: int
 ) -> int:
@@ -90,7 +95,7 @@ def measure(
         time.sleep(max(begin + 60 * minutes * row / ROWS - time.monotonic(), 0))
         seconds, wrong, refused = tally.take()
         wrong_in_all += wrong
-        rate, memory = len(seconds) / (60 * minutes / ROWS), process.memory_info().rss / 2**20
+        rate, memory = len(seconds) / (60 * minutes / ROWS), held(process) / 2**20
         middle, slow = (1000 * share(seconds, part) for part in (0.5, 0.95))
         at = (time.monotonic() - begin) / 60
         print(f"{at:6.1f} {rate:11.1f} {middle:8.0f} {slow:8.0f} {memory:10.1f} {refused:8d} {wrong:6d}", flush=True)

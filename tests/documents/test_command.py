@@ -10,7 +10,7 @@ import pytest
 
 from qkv import cli, folder
 from qkv.decoding import Translator
-from qkv.documents import translate_file, translate_html, translate_text
+from qkv.documents import compiled, translate_file, translate_html, translate_text
 
 PO = 'msgid "A B {x}"\nmsgstr ""\n\n#, fuzzy\nmsgid "C"\nmsgstr "eins"\n'
 Run = Callable[..., tuple[int, str, str]]
@@ -89,10 +89,25 @@ def test_whole_texts(where: str, run: Run, backwards: Translator, tmp_path: Path
             assert run("--format", kind, stdin=given) == (0, expected, "")
 
 
+def test_what_a_user_protects(run: Run, backwards: Translator, tmp_path: Path) -> None:
+    """In arguments, in standard input and in a file of a format; none takes the text for its own."""
+    plain, kept = (translate_text(backwards, ["A B C D"], protect=own, beam=1)[0].text
+                   for own in ((), compiled(["B", "[C]"])))  # fmt: skip
+    assert "B" in kept
+    assert "C" in kept
+    assert plain != kept
+    assert run("--protect", "B", "--protect", "[C]", "A B C D") == (0, f"{kept}\n", "")
+    assert run("--protect", "B", "--protect=[C]", stdin="A B C D\n\n") == (0, f"{kept}\n\n", "")
+    assert run("a.po", "--protect", "B", "-o", "b.po")[0] == 0
+    assert "B" in (tmp_path / "b.po").read_text().split("msgstr")[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["a.po", "--n-best", "2"], "--n-best and --scores are for lines, and a document has one translation"),
+        (["A B", "--protect", "B", "--scores"], "--n-best and --scores are for lines"),
+        (["a.po", "--protect", "x", "--protect", "("], "--protect '(' is not a regular expression (missing )"),
         (["a", "--format", "htm"], "--format htm: there is no such format; did you mean 'html'?"),
         (["a.po", "-o", "model"], "cannot write model, since it is a folder; give the name of a new file"),
         (["a.po", "-o", "a.po/b.po"], "cannot write a.po/b.po: "),

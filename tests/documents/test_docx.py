@@ -120,6 +120,30 @@ def test_fields_links_and_corrections(tmp_path: Path, upper: Any) -> None:
     assert "A LINK</w:t></w:r></w:hyperlink>" in found
 
 
+@pytest.mark.parametrize("around", ["", "words & more"], ids=["a box alone", "a box beside words"])
+def test_the_text_of_a_box_in_both_its_forms(around: str, tmp_path: Path, any_rule: Any) -> None:
+    """Word writes a box twice, for itself and for older programs; all but the words keeps its bytes."""
+
+    def drawing(text: str) -> str:
+        box = "<w:txbxContent><w:p><w:pPr/>{}</w:p><w:p><w:r><w:t>42</w:t></w:r></w:p></w:txbxContent>"
+        old, new = (box.format(f"<w:r><w:rPr>{look}</w:rPr>{text}</w:r>") for look in ("<w:b/>", "<w:i/>"))
+        forms = f'<mc:Choice Requires="wps">{new}</mc:Choice><mc:Fallback><w:pict>{old}</w:pict></mc:Fallback>'
+        return f"<mc:AlternateContent>{forms}</mc:AlternateContent>"
+
+    def said(text: str) -> str:
+        changed = " ".join(any_rule.change(text).split()).rstrip(" .") or text
+        return f'<w:t xml:space="preserve">{changed.replace("&", "&amp;")}</w:t>'
+
+    beside = "<w:r><w:t>words &amp; more</w:t></w:r>" if around else ""
+    space = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+    given = drawing("<w:t>in a box</w:t>").replace("AlternateContent>", f"AlternateContent {space}>", 1)
+    found = paragraph_of(f"{beside}<w:r>{given}</w:r>", tmp_path, any_rule)
+    expected = drawing(said("in a box")).replace("AlternateContent>", f"AlternateContent {space}>", 1)
+    assert expected in found
+    assert not around or said("words & more") in found
+    assert [call.count("in a box") for call in any_rule.calls] == [1]
+
+
 def test_words_that_were_cut_in_runs_are_whole(tmp_path: Path, upper: Any) -> None:
     paragraph_of("<w:r w:rsidR='1'><w:t>hel</w:t></w:r><w:r w:rsidR='2'><w:t>lo you</w:t></w:r>", tmp_path, upper)
     assert "hello you" in upper.calls[-1]

@@ -1,13 +1,18 @@
 """What must survive is found, nothing else is, and no text makes the search slow."""
 
+import re
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qkv.documents.protect import PATTERNS, protect, protected
-from qkv.documents.segment import code_of
+from qkv.documents import translate_file, translate_html, translate_text
+from qkv.documents.protect import PATTERNS, compiled, protect, protected, set_aside
+from qkv.documents.segment import Mark, code_of
+from qkv.errors import InputError
 
 KEPT = [
     "{x}", "{ name }", "{{x}}", "{{ user.name }}", "${HOME}", "%{count}", "{n, plural, one {# file} other {# files}}",
@@ -60,3 +65,51 @@ def test_no_text_makes_it_slow(some: list[str], last: str) -> None:
 
 def test_each_kind_is_shown() -> None:
     assert set(PATTERNS) == {"address", "e-mail", "code", "braces", "tag", "variable", "printf", "emoji"}
+
+
+# -- a user's own patterns -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("patterns", "text", "kept"),
+    [
+        (["Start"], "press Start, then start", ["Start"]),
+        ([r"[A-Z]{2,}-\d+", "Acme"], "see AB-12 by Acme", ["AB-12", "Acme"]),
+        (["two  words"], "the two  words here", ["two  words"]),  # across what would part two sentences
+        ([r"(\w)\1"], "a letter aa", ["tt", "aa"]),
+        (["(?i)acme"], "ACME acme", ["ACME", "acme"]),
+        (["b", "abc"], "xabcx", ["abc"]),
+        (["org"], "see http://a.org/b now", ["http://a.org/b"]),  # no piece of an address is left over
+        (["x*"], "aaa", []),
+    ],
+)
+def test_a_users_pattern_is_found(patterns: list[str], text: str, kept: list[str]) -> None:
+    assert [part.code for part in set_aside(text, compiled(patterns)) if isinstance(part, Mark)] == kept
+
+
+@given(st.lists(st.sampled_from([*KEPT, *PLAIN, " ", "Acme", "AB-1"])).map(" ".join))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_users_pattern_loses_nothing(text: str) -> None:
+    assert code_of(list(set_aside(text, compiled(["Acme", r"\d", "a.*?b"])))) == text
+
+
+def test_what_matches_comes_back_whatever_the_translator_does(any_rule: Any, tmp_path: Path) -> None:
+    """Words that every rule changes; in a text, in HTML and in a file."""
+    text, pattern = "the old Acme dog runs, and product ab-12 is here\n", compiled(["Acme", r"ab-\d+"])
+    (tmp_path / "a.txt").write_text(text)
+    translate_file(any_rule, tmp_path / "a.txt", tmp_path / "b.txt", protect=pattern)
+    found = [
+        translate_text(any_rule, [text], protect=pattern)[0].text,
+        translate_html(any_rule, [f"<p>{text}</p>"], protect=pattern)[0],
+        (tmp_path / "b.txt").read_text(),
+    ]
+    assert [re.findall("Acme|ab-12", one) for one in found] in ([["Acme", "ab-12"]] * 3, [["ab-12", "Acme"]] * 3)
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a", "*", r"\1", "a{99999999999999999999}"])
+def test_what_is_no_regular_expression_is_refused(pattern: str) -> None:
+    sentence = (
+        rf"^--protect {re.escape(repr(pattern))} is not a regular expression \(.*\); write it as Python's re does"
+    )
+    with pytest.raises(InputError, match=sentence):
+        compiled(["good", pattern])

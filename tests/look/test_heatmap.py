@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.errors import InputError
@@ -68,7 +68,7 @@ def test_every_head_has_its_map_on_one_scale(tmp_path):
     shown = list(tables(path, 3, 4))[:8]
     assert [ranks(table) for table in shown] == [ranks(table) for table in given]
     assert np.all(np.diff([table.max() for table in shown]) > 0)
-    assert [text for text in texts(path) if text.startswith("head")] == [f"head {head}" for head in range(8)]
+    assert [text for text in texts(path) if text.startswith("head")] == [f"head {head}" for head in range(1, 9)]
 
 
 @pytest.mark.parametrize("kind", [torch.tensor, np.array, list, lambda w: torch.tensor(w, dtype=torch.bfloat16)])
@@ -148,6 +148,7 @@ def test_space_can_be_seen(token, shown):
     assert visible(token) == shown
 
 
+@settings(deadline=None)  # the first label reads every font of the machine
 @given(st.text(st.characters(codec=None), max_size=12))
 def test_any_label_fits_into_xml(token):
     (label,), _ = fit([token], spell=False)

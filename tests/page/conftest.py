@@ -73,11 +73,19 @@ def serve() -> Callable[..., AbstractContextManager[str]]:
 
 
 @pytest.fixture(scope="session")
-def axe() -> str:
-    """The code of axe-core, which finds what hinders people with a screen reader or weak eyes."""
+def axe() -> Callable[[Page], list[str]]:
+    """What axe-core finds in a page that seriously hinders people with a screen reader or weak eyes."""
     if not AXE.exists():
         absent("axe-core is not here; npm install --prefix build/clients axe-core brings it")
-    return AXE.read_text(encoding="utf-8")
+    code = AXE.read_text(encoding="utf-8")
+
+    def serious(page: Page) -> list[str]:
+        page.evaluate(code)
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+        hinders = [one for one in found if one["impact"] in ("serious", "critical")]
+        return [f"{one['id']}: {one['nodes'][0]['html'][:90]}" for one in hinders]
+
+    return serious
 
 
 @pytest.fixture(scope="session")

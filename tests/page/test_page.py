@@ -338,6 +338,24 @@ def test_dark_and_light(server: str, window: Open, shot: Shot) -> None:
     shot(page, "dark")
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_serious_fault_in_the_served_page(server: str, window: Open, axe: Open, theme: str) -> None:
+    """Half of the tabs in each theme, the ways to show attention, and a page that nobody has typed into yet."""
+    tab = window(bypass_csp=True)  # for axe, which is no part of the page
+    page = tab.open(f"{server}#theme={theme}")
+    expect(page.get_by_role("combobox", name="Model")).to_be_visible()
+    assert axe(page) == []
+    page = tab.open(link(server, theme=theme, lang="zh" if theme == "dark" else "en", mode="glance", at="0,1"))
+    expect(page.locator("#panel canvas").first).to_be_visible()
+    for one in page.get_by_role("tab").all()[theme == "dark" :: 2]:
+        one.click()
+        expect(page.locator("#panel canvas").first).to_be_visible()
+        page.locator(".word").first.hover()
+        assert axe(page) == []
+    page.locator("#text").evaluate("field => { field.labels[0].remove(); field.placeholder = ''; }")
+    assert [fault.split(":")[0] for fault in axe(page)] == ["label"], "axe would have told"
+
+
 # -- what goes wrong -------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from qkv import Translator
+from qkv.documents import compiled
 from qkv.serving import Limits
 from qkv.serving.languages import find, name_of
 from qkv.serving.suggestions import Suggestions
@@ -265,3 +266,14 @@ def test_other_sites_may_ask(client: TestClient) -> None:
     after = client.post("/translate", json={"q": "dog.", **PAIR}, headers={"Origin": "https://example.org"})
     assert after.headers["access-control-allow-origin"] == "*"
     assert client.get("/nothing").headers["access-control-allow-origin"] == "*"
+
+
+def test_what_the_operator_protects_comes_back(serve: Any) -> None:
+    """In text, in HTML, in files and through our own API; without the pattern each word is translated."""
+    client = serve(protect=compiled(["dog", "c.t"]))
+    for kind, q in (("text", "the dog and cat."), ("html", "<p>the dog and cat.</p>")):
+        said = client.post("/translate", json={"q": q, "format": kind, **PAIR}).json()["translatedText"]
+        assert ("dog" in said, "cat" in said, "und" in said, "Hund" in said) == (True, True, True, False), said
+    sent = client.post("/translate_file", data=PAIR, files={"file": ("a.txt", b"the dog.")}).json()
+    assert "dog" in client.get(sent["translatedFileUrl"]).text
+    assert "dog" in client.post("/api/translate", json={"q": "the dog."}).json()["translations"][0]["translation"]

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 import torch
 
 import qkv
-from qkv import folder, tasks
+from qkv import cli, folder, tasks
 from qkv.config import read_toml
 from qkv.errors import InputError
+from qkv.evaluation import class_scores
 from qkv.models import MODELS
 from qkv.tasks import TASKS
 
@@ -77,6 +79,7 @@ def test_results_stand_beside_the_baselines(
     assert results["valid"] == trained.best
     assert 0 <= results["valid"]["accuracy"] <= 1
     told = capsys.readouterr().err
+    assert f"macro-F1 {trained.best['macro_f1']:.2%}, Matthews correlation {trained.best['mcc']:.3f}" in told
     assert set(results["baselines"]) >= {"majority class", "bag of words"}
     for name, accuracy in results["baselines"].items():
         assert re.search(rf"{accuracy:.2%}  {name}", told)
@@ -84,6 +87,35 @@ def test_results_stand_beside_the_baselines(
     figures = [event for event in log if event["event"] == "valid"]
     assert [event["step"] for event in figures] == [4, 8, 12]
     assert max(event["accuracy"] for event in figures) == trained.best["accuracy"]
+
+
+def test_a_model_is_scored_on_files_of_its_task(
+    train: Path, valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a loop over what it predicts counts it, and as its own validation said; by the command line too."""
+    out = tmp_path / "model"
+    rate = {**STEPS, "learning_rate": 0.02, "average": "none"}
+    trained = tasks.train(train, valid=[valid], out=out, **SMALL, training=rate)
+    lines = [line.split("\t") for line in valid.read_text().splitlines()]
+    found = [answer["label"] for answer in tasks.predict(out, [text for _, text in lines])]
+    scores = class_scores(found, [label for label, _ in lines])
+    result = tasks.score(out, valid)
+    assert (result["task"], result["examples"]) == ("classify", 20)
+    for name in ("accuracy", "macro_f1", "mcc"):
+        assert result[name] == pytest.approx(getattr(scores, name)) == pytest.approx(trained.best[name])
+    assert result["loss"] == pytest.approx(trained.best["loss"], rel=1e-5)
+    for more, told in (((), f"accuracy {scores.accuracy:.2%}, macro-F1 {scores.macro_f1:.2%}, Matthews"),
+                       (("--json",), '"macro_f1"')):  # fmt: skip
+        monkeypatch.setattr(sys, "argv", ["qkv", "score", "--model", str(out), str(valid), *more])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        assert not stopped.value.code
+        assert told in capsys.readouterr().out
+    with pytest.raises(InputError, match="no file was given; the task 'classify' reads files of label, tab, text"):
+        tasks.score(out)
+    (tmp_path / "empty.tsv").write_text("")
+    with pytest.raises(InputError, match=r"there is nothing to score: .*empty.tsv has no examples; give at least one"):
+        tasks.score(out, tmp_path / "empty.tsv")
 
 
 def test_without_validation_files_some_documents_are_held_out(train: Path, tmp_path: Path) -> None:

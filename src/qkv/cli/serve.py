@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from qkv.cli.app import MULTIPLE, app
+from qkv.cli.app import MULTIPLE, PLAIN, app
+from qkv.documents import compiled
 from qkv.errors import InputError
 
 
@@ -17,6 +18,7 @@ def serve(
     api_key: str | None = None,
     glossary: Path | None = None,
     suggestions: Path | None = None,
+    protect: Annotated[list[str] | None, PLAIN] = None,
     characters: int = 20_000,
     items: int = 100,
     queue: int = 1024,
@@ -50,6 +52,9 @@ def serve(
         A file of pairs, source term and target term: translations use these terms.
     suggestions
         Keep better translations that people send in this file (.jsonl), to train with.
+    protect
+        A regular expression: what matches comes back byte for byte; may be given several times. One that takes very
+        long for some texts makes the server take very long: prefer simple ones.
     characters
         Most characters of one request.
     items
@@ -73,6 +78,7 @@ def serve(
         from qkv import serving
     except ImportError as error:
         raise InputError(f"qkv serve needs {error.name}; pip install 'qkv[serve,formats]'") from None
+    kept = compiled(protect or [])  # before models are loaded, which takes a while
     limits = serving.Limits(
         characters=characters, items=items, queue=queue, requests=requests, per_minute=per_minute, seconds=seconds,
         file_bytes=file_bytes,
@@ -84,6 +90,7 @@ def serve(
             key=os.environ.get("QKV_API_KEY", "") if api_key is None else api_key,
             glossaries=serving.read_glossaries(glossary, models) if glossary else {},
             suggestions=serving.Suggestions(suggestions) if suggestions else None,
+            protect=kept,
         ),
         host,
         port,

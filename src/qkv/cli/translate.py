@@ -11,17 +11,20 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from qkv import tasks
 from qkv.cli.app import PLAIN, app, out, print_json
 from qkv.cli.documents import check_flags, give_file, give_texts, is_document
 from qkv.decoding import Translated, Translator
+from qkv.documents import compiled
 from qkv.errors import InputError
 from qkv.evaluation import score as measure
 from qkv.files import replacing
+from qkv.tasks.figures import told
 from qkv.text import read_pairs
 from qkv.text.lines import read_lines
 from qkv.training.display import Display
 
-CHUNK = 256  # lines translated at a time, so that long files show progress and need little memory
+CHUNK = 1024  # lines translated at a time, so that long files show progress and need little memory
 
 
 @app.command
@@ -40,6 +43,7 @@ def translate(
     json: Annotated[bool, PLAIN] = False,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     kind: Annotated[str | None, Parameter(name="--format")] = None,
+    protect: Annotated[list[str] | None, PLAIN] = None,
     device: str = "cpu",
     engine: str = "native",
 ) -> None:
@@ -52,6 +56,7 @@ def translate(
       qkv translate messages.po --model model -o messages.de.po
       qkv translate page.html --model model
       cat page.html | qkv translate --format html
+      qkv translate "Press Start to begin." --model model --protect Start --protect "[A-Z]{2,}-[0-9]+"
 
     Parameters
     ----------
@@ -84,18 +89,23 @@ def translate(
         The file to write; standard output if none, or for a document its name with the target language in it.
     kind
         Read the input as a whole: text keeps lines, spaces and placeholders, html keeps tags as well.
+    protect
+        A regular expression: what matches comes back byte for byte; may be given several times. The input is read as a
+        whole, as with --format text. One that takes very long for some texts is your own: prefer simple ones.
     device
         cpu, cuda or mps.
     engine
         What searches: native, int8 (after qkv quantize), ctranslate2, or auto: the fastest here.
     """
+    kept = compiled(protect or [])
     translator = Translator.load(model, device, engine)
     how: dict[str, Any] = {"beam": beam, "n_best": n_best, "alpha": alpha, "seed": seed}
     how |= {"sampling": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-    if kind or is_document(text):
+    if kind or protect or is_document(text):
         check_flags(n_best, scores)
-        if kind:
-            return give_texts(translator, kind, text, output, how)
+        how["protect"] = kept
+        if kind or not is_document(text):
+            return give_texts(translator, kind or "text", text, output, how)
         return give_file(translator, Path(text[0]), output, how, json=json)
     lines = input_lines(text)
     write = as_json if json else lambda line: as_text(line, n_best, scores)
@@ -186,6 +196,9 @@ def score(
 ) -> None:
     """Translate the source side of test files and measure BLEU and chrF against the target side.
 
+    With a model of another task: accuracy on files of that task; where answers are classes, macro-F1 and the Matthews
+    correlation too.
+
     For example:
       qkv score --model model test.en test.de
       qkv score --model model test.tsv --as-paper --json
@@ -193,7 +206,7 @@ def score(
     Parameters
     ----------
     files
-        A source and a target file, or files of pairs.
+        A source and a target file, or files of pairs; or files as the model's task reads them.
     model
         The model folder.
     beam
@@ -213,6 +226,8 @@ def score(
     engine
         What searches: native, int8 (after qkv quantize), ctranslate2, or auto: the fastest here.
     """
+    if model.is_dir() and tasks.task_of(model) != "translate":
+        return score_task(model, files, device, as_json=json)
     translator = Translator.load(model, device, engine)
     source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
     pairs = list(read_pairs(list(files), source=source or None, target=target or None))
@@ -229,3 +244,11 @@ def score(
     interval = f" (95 % between {low:.2f} and {high:.2f})" if result.bleu_interval else ""
     out.print(f"BLEU {result.bleu:.2f}{interval}   {result.bleu_signature}")
     out.print(f"chrF {result.chrf:.2f}   {result.chrf_signature}")
+
+
+def score_task(model: Path, files: tuple[Path, ...], device: str, *, as_json: bool) -> None:
+    result = tasks.score(model, *files, device=device)
+    if as_json:
+        print_json(result)
+    else:
+        out.print(f"{told(result)}   of {result['examples']:,} examples, loss {result['loss']:.3f}")

@@ -3,6 +3,17 @@
 from qkv.documents.file import FORMATS, Report, translate_file
 from qkv.documents.format import Format
 from qkv.documents.html import translate_html
+from qkv.documents.protect import Patterns, compiled
 from qkv.documents.text import Translation, translate_text
 
-__all__ = ["FORMATS", "Format", "Report", "Translation", "translate_file", "translate_html", "translate_text"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "Patterns",
+    "Report",
+    "Translation",
+    "compiled",
+    "translate_file",
+    "translate_html",
+    "translate_text",
+]

@@ -1,7 +1,9 @@
-"""Word files (docx): paragraphs, tables, headers, footers and notes are translated; each run keeps its formatting."""
+"""Word files (docx): paragraphs, tables, boxes, headers, footers and notes are translated; runs keep their look."""
 
 import io
+import lzma
 import re
+import struct
 import zipfile
 import zlib
 
@@ -13,6 +15,11 @@ from qkv.errors import InputError
 
 PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml")
 LARGEST, MOST = 2**28, 10_000  # bytes unpacked, and files: a document is smaller, a zip bomb is not
+# What zipfile raises for damaged bytes: ValueError for places before the beginning, OSError for bzip2.
+BROKEN = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, NotImplementedError, ValueError,
+    OverflowError,
+)  # fmt: skip
 
 
 class Docx(Format):
@@ -29,8 +36,8 @@ class Docx(Format):
                 self.segments += [paragraph.parts for paragraph in story.paragraphs]
         if not self.parts:
             raise InputError(f"{self.name} has no word/document.xml in it; save it as a Word document (.docx)")
-        if any(story.boxes for _, story in self.parts):
-            self.remarks.append("text in boxes and drawings was kept")
+        if any(story.drawn for _, story in self.parts):
+            self.remarks.append("text in drawings was kept")
 
     def write(self, done: list[Parts | None]) -> bytes:
         rest = iter(done)
@@ -48,13 +55,13 @@ def unpacked(data: bytes, name: str) -> list[tuple[zipfile.ZipInfo, bytes]]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
             size = sum(info.file_size for info in members)
-            if size > LARGEST or len(members) > MOST:
-                raise InputError(
-                    f"{name} unpacks to {size:,} bytes in {len(members):,} files, where a document has at most "
-                    f"{LARGEST:,} in {MOST:,}; check where it comes from"
-                )
-            return [(info, archive.read(info)) for info in members]
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+            if size <= LARGEST and len(members) <= MOST:
+                return [(info, archive.read(info)) for info in members]
+    except BROKEN as error:
         raise InputError(f"{name} is not a sound Word file ({error}); save it again as .docx") from None
     except RuntimeError:  # zipfile has no class of its own for this
         raise InputError(f"{name} is locked with a password; save it again without one") from None
+    raise InputError(
+        f"{name} unpacks to {size:,} bytes in {len(members):,} files, where a document has at most "
+        f"{LARGEST:,} in {MOST:,}; check where it comes from"
+    )

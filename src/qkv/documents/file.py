@@ -9,6 +9,7 @@ from qkv.documents.html import Html
 from qkv.documents.markdown import Markdown
 from qkv.documents.plain import Plain
 from qkv.documents.po import Po
+from qkv.documents.protect import Patterns
 from qkv.documents.segment import Translates
 from qkv.documents.subtitles import Subtitles, WebVtt
 from qkv.documents.tmx import Tmx
@@ -44,7 +45,13 @@ class Report:
 
 
 def translate_file(
-    translator: Translates, source: Path, target: Path, *, name: str | None = None, **how: int | float | bool
+    translator: Translates,
+    source: Path,
+    target: Path,
+    *,
+    name: str | None = None,
+    protect: Patterns = (),
+    **how: int | float | bool,
 ) -> Report:
     """Translate one file into another of the same format, which is known by how `name` ends, or else the source's."""
     name = name or source.name
@@ -53,7 +60,7 @@ def translate_file(
     about = getattr(translator, "about", {})
     languages = Languages(*(str(about.get(side) or "") for side in ("source", "target")))
     document = kind(data, name, languages)
-    done = translate_segments(translator, document.segments, **how)
+    done = translate_segments(translator, document.segments, protect, **how)
     best = [one.ranked[0] if one.ranked else None for one in done]
     write(target, document.write(best))
     remarks = [f"segment {number} {said}" for number, one in enumerate(done, start=1) for said in one.remarks]

@@ -6,6 +6,7 @@ import unicodedata
 from dataclasses import replace
 
 from qkv.documents.format import Languages, TextFormat, edited
+from qkv.documents.protect import Patterns
 from qkv.documents.segment import Kind, Mark, Parts, Translates, code_of
 from qkv.documents.tags import ENTITY, Tag, scan
 from qkv.documents.translate import translate_segments
@@ -24,10 +25,12 @@ BASIC = frozenset(["&amp;", "&lt;", "&gt;"])  # which are written again as they 
 SPACES = re.compile(r"[ \t\n\r\f]+")  # what HTML shows as one space
 
 
-def translate_html(translator: Translates, html: list[str], **how: int | float | bool) -> list[str]:
+def translate_html(
+    translator: Translates, html: list[str], *, protect: Patterns = (), **how: int | float | bool
+) -> list[str]:
     """Each text as HTML, a page or a part of one."""
     pages = [Html(text.encode("utf-8", "surrogatepass"), "the HTML text", Languages()) for text in html]
-    done = translate_segments(translator, [segment for page in pages for segment in page.segments], **how)
+    done = translate_segments(translator, [segment for page in pages for segment in page.segments], protect, **how)
     best = iter([one.ranked[0] if one.ranked else None for one in done])
     return [page.write([next(best) for _ in page.segments]).decode("utf-8") for page in pages]
 

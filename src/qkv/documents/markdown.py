@@ -29,7 +29,7 @@ class Markdown(TextFormat):
     def find(self) -> None:
         front = FRONT.match(self.text)
         begin = front.end() if front else 0
-        self.starts = [begin, *(match.end() for match in re.compile("\n").finditer(self.text, begin))]
+        self.starts = [begin, *(match.end() for match in re.compile("\r\n?|\n").finditer(self.text, begin))]
         parser = located_parser()
         cursor = (-1, 0)  # in a row of a table: its line, and where its last cell ended
         lost = 0

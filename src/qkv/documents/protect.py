@@ -5,8 +5,12 @@ searched in time that grows with n, whatever it holds.
 """
 
 import re
+from collections.abc import Iterator, Sequence
 
 from qkv.documents.segment import Kind, Mark, Parts
+from qkv.errors import InputError
+
+Patterns = tuple[re.Pattern[str], ...]  # what a user wants kept besides
 
 # Code points that are drawn as pictures (Unicode's emoji-data.txt, "Extended_Pictographic", and the flags), by blocks.
 PICTURES = (
@@ -58,6 +62,41 @@ def bare_address(address: str) -> str:
             break
         address = address[:-1]
     return address
+
+
+def compiled(patterns: Sequence[str]) -> Patterns:
+    """A user's own regular expressions; how long they take is the user's own business."""
+    found = []
+    for pattern in patterns:
+        try:
+            found.append(re.compile(pattern))
+        except (re.error, OverflowError, RecursionError) as error:
+            said = f"--protect {pattern!r} is not a regular expression ({error})"
+            raise InputError(f"{said}; write it as Python's re does, in quotes") from None
+    return tuple(found)
+
+
+def set_aside(text: str, also: Patterns) -> Iterator[str | Mark]:
+    """The text with a mark for each match of a user's pattern, and of what is protected anyway and overlaps with it."""
+    spans = [(*match.span(), True) for pattern in also for match in pattern.finditer(text) if match[0]]
+    begin = 0
+    for start, end, is_own in joined(spans + [(*span, False) for span in protected(text)] if spans else []):
+        if is_own:
+            yield text[begin:start]
+            yield Mark(text[start:end], "word", is_text=True)
+            begin = end
+    yield text[begin:]
+
+
+def joined(spans: list[tuple[int, int, bool]]) -> list[tuple[int, int, bool]]:
+    """Spans that overlap as one, from left to right; it is a user's own, if any of them is."""
+    found: list[tuple[int, int, bool]] = []
+    for start, end, is_own in sorted(spans):
+        if found and start < found[-1][1]:
+            first, last, was_own = found.pop()
+            start, end, is_own = first, max(last, end), was_own or is_own
+        found.append((start, end, is_own))
+    return found
 
 
 def protect(text: str) -> Parts:

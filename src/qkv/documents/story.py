@@ -12,7 +12,6 @@ from qkv.documents.xml import Element, elements
 AROUND = frozenset(["hyperlink", "ins", "moveTo", "smartTag"])  # elements that hold runs
 SILENT = frozenset(["rPr", "lastRenderedPageBreak"])  # of a run, what is neither text nor anything between words
 BREAKS = frozenset(["tab", "ptab", "br", "cr"])
-BOXES = frozenset(["drawing", "pict", "object", "AlternateContent"])
 FORMULAS = frozenset(["oMath", "oMathPara", "sdt", "fldSimple"])
 
 
@@ -31,6 +30,7 @@ class Paragraph:
     parts: Parts = field(default_factory=list)
     base: str = ""  # the formatting of most of its text
     others: list[str] = field(default_factory=list)  # formattings, by the numbers of their marks
+    is_boxed: bool = False  # in a text box, whose drawing is a mark of another paragraph
 
 
 class Story:
@@ -39,11 +39,12 @@ class Story:
     def __init__(self, mark: bytes, encoding: str, text: str) -> None:
         self.mark, self.encoding, self.text = mark, encoding, text
         self.paragraphs: list[Paragraph] = []
-        self.boxes = 0  # paragraphs in boxes, which are kept
+        self.drawn = 0  # paragraphs of drawings that are no boxes of text, which are kept
+        self.boxes: dict[str, tuple[int, int]] = {}  # what holds boxes, and where: a drawing, or two forms of one
         self.prefix = "w:"
-        for element in elements(text):
-            if element.name == "p" and is_inside(element, "p"):
-                self.boxes += 1
+        for element in elements(text):  # the inner ones first
+            if element.name == "p" and is_inside(element, "p") and not is_inside(element, "txbxContent"):
+                self.drawn += 1
             elif element.name == "p" and element.last is not element.first:
                 self.paragraph(element)
 
@@ -53,7 +54,7 @@ class Story:
         if children and children[0].name == "pPr":
             children = children[1:]
         start = children[0].start if children else element.inside[1]
-        paragraph = Paragraph(start, element.inside[1])
+        paragraph = Paragraph(start, element.inside[1], is_boxed=is_inside(element, "txbxContent"))
         items = merged(list(self.items(children)))
         sizes = Counter[str]()
         for item in items:
@@ -98,6 +99,8 @@ class Story:
         properties = self.text[own.start : own.end] if own else ""
         for child in run.children:
             raw = self.text[child.start : child.end]
+            if "txbxContent" in raw:
+                self.boxes[raw] = (child.start, child.end)
             if child.name == "t":
                 yield Run(html.unescape(self.text[slice(*child.inside)]), properties)
             elif child.name not in SILENT:
@@ -118,14 +121,15 @@ class Story:
         return len(children)
 
     def write(self, done: list[Parts | None]) -> bytes:
-        edits = [
-            (paragraph.start, paragraph.end, self.runs(paragraph, parts))
-            for paragraph, parts in zip(self.paragraphs, done, strict=True) if parts
-        ]  # fmt: skip
-        return self.mark + edited(self.text, edits).encode(self.encoding)
+        """Boxes first, since the paragraph that a box hangs on is written with the box in it."""
+        found = [(paragraph, parts) for paragraph, parts in zip(self.paragraphs, done, strict=True) if parts]
+        boxed = [(one.start, one.end, self.runs(one, parts, {})) for one, parts in found if one.is_boxed]
+        boxes = {raw: edited(self.text, boxed, *place) for raw, place in self.boxes.items()}
+        plain = [(one.start, one.end, self.runs(one, parts, boxes)) for one, parts in found if not one.is_boxed]
+        return self.mark + edited(self.text, plain + boxed).encode(self.encoding)
 
-    def runs(self, paragraph: Paragraph, parts: Parts) -> str:
-        """The XML of a paragraph's runs."""
+    def runs(self, paragraph: Paragraph, parts: Parts, boxes: dict[str, str]) -> str:
+        """The XML of a paragraph's runs; what holds a box is written with the new text of the box."""
         written: list[str] = []
         waiting, properties = "", paragraph.base
 
@@ -144,6 +148,8 @@ class Story:
             if part.number >= 0:
                 properties = paragraph.others[part.number] if part.kind == "open" else paragraph.base
             written.append(part.code)
+            for raw, new in boxes.items() if "txbxContent" in part.code else ():
+                written[-1] = written[-1].replace(raw, new)
         end_run()
         return "".join(written)
 

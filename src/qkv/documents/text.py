@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from qkv.documents.protect import Patterns
 from qkv.documents.segment import Translates, code_of
 from qkv.documents.translate import translate_segments
 
@@ -15,9 +16,11 @@ class Translation:
     remarks: list[str] = field(default_factory=list)
 
 
-def translate_text(translator: Translates, texts: list[str], **how: int | float | bool) -> list[Translation]:
-    """Texts of any lines; placeholders, addresses, code and emoji come back byte for byte."""
-    done = translate_segments(translator, [[text] for text in texts], **how)
+def translate_text(
+    translator: Translates, texts: list[str], *, protect: Patterns = (), **how: int | float | bool
+) -> list[Translation]:
+    """Texts of any lines; placeholders, addresses, code, emoji and matches of `protect` come back byte for byte."""
+    done = translate_segments(translator, [[text] for text in texts], protect, **how)
     results = []
     for text, one in zip(texts, done, strict=True):
         ranked = [text] if one.ranked is None else [code_of(parts) for parts in one.ranked]

@@ -16,7 +16,7 @@ from itertools import count
 from qkv.decoding import Translator
 from qkv.decoding.alignment import align
 from qkv.documents.place import Links, Marks, in_proportion, place
-from qkv.documents.protect import protect
+from qkv.documents.protect import Patterns, protect, set_aside
 from qkv.documents.segment import Mark, Parts, Translates
 from qkv.errors import InputError
 from qkv.text.sentences import split_sentences
@@ -64,9 +64,9 @@ class Done:
     remarks: list[str] = field(default_factory=list)
 
 
-def translate_segments(translator: Translates, segments: list[Parts], **how: How) -> list[Done]:
+def translate_segments(translator: Translates, segments: list[Parts], also: Patterns = (), **how: How) -> list[Done]:
     """All sentences of all segments in one batch; a second one for those that lost a placeholder."""
-    plans = [list(plan(segment)) for segment in segments]
+    plans = [list(plan(segment, also)) for segment in segments]
     pieces = [item for items in plans for item in items if isinstance(item, Piece)]
     known: Known = {}
     run(translator, pieces, known, how)
@@ -97,10 +97,11 @@ def without_stop(source: str, target: str) -> str:
 # -- cutting ---------------------------------------------------------------------------------------------------------
 
 
-def plan(segment: Parts) -> Iterator[Piece | str | Mark]:
+def plan(segment: Parts, also: Patterns) -> Iterator[Piece | str | Mark]:
     """What to translate, and between it what to leave: the segment in its order."""
     unit: Parts = []
-    for part in segment:
+    parts = [one for part in segment for one in (set_aside(part, also) if isinstance(part, str) else [part])]
+    for part in parts:
         if isinstance(part, Mark) and part.kind == "gap":
             yield from sentences(unit)
             yield part

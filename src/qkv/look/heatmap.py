@@ -122,7 +122,7 @@ def compose(maps: Tensor, rows: Sequence[str], columns: Sequence[str], title: st
         label_rows(axes, rows if frame[0] == left else [], layout, spell=spell)
         label_columns(axes, columns if head < layout.across else [], layout, spell=spell)
         if layout.heads > 1:
-            caption(axes, f"head {head}")
+            caption(axes, f"head {head + 1}")
         elif layout.cell > 0.45:
             write_values(axes, maps[head], ceiling)
     name_axes(figure.axes[0])

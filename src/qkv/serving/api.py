@@ -10,7 +10,6 @@ from qkv.config import from_tree
 from qkv.documents import translate_text
 from qkv.look.explain import Which
 from qkv.look.view import architecture_view, curves_view, explain_view, model_view, positions_view, view
-from qkv.serving.glossary import Glossed
 from qkv.serving.languages import name_of
 from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, texts_of
 from qkv.serving.models import Served
@@ -98,7 +97,7 @@ async def translate(asked: Asked) -> Response:
         if looks:
             found = await asked.alone(lambda: view(served.translator, text, **how))
             return wished(found, wish) | {"model": about(served)}
-        return await asked.thread(lambda: translated(served, asked.translator(served), text, how))
+        return await asked.thread(lambda: translated(asked, served, text, how))
 
     return JSONResponse({"translations": await asyncio.gather(*map(one, texts))})
 
@@ -122,9 +121,10 @@ def narrowed(given: dict[str, Any], asked: Attention) -> dict[str, Any] | None:
     return given | {"heads": len(weights), "weights": weights}
 
 
-def translated(served: Served, translator: Glossed, text: str, how: dict[str, Any]) -> dict[str, Any]:
+def translated(asked: Asked, served: Served, text: str, how: dict[str, Any]) -> dict[str, Any]:
     """The short form: no look inside, any number of lines, through the queue with everybody else's."""
-    found = translate_text(translator, [text], **how)[0]
+    translator = asked.translator(served)
+    found = translate_text(translator, [text], protect=asked.service.protect, **how)[0]
     terms = [{"source": term.source, "target": term.target, "used": used} for term, used in translator.asked]
     return plain(text, found.text) | {
         "model": about(served),

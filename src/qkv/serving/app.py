@@ -1,5 +1,6 @@
 """The application: every route behind one door that counts, checks the key, and has a sentence for what goes wrong."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -70,7 +71,12 @@ async def answered(service: Service, entry: Entry, request: Request) -> Response
         service.admit(client)
         values = await read(request, service.limits)
         service.check_key(request, values.get("api_key"))
-        return remembering(service, request, await entry.handle(Asked(service, request, values, client)))
+        asked = Asked(service, request, values, client)
+        watching = asyncio.create_task(asked.watch())
+        try:
+            return remembering(service, request, await entry.handle(asked))
+        finally:
+            watching.cancel()
     except Refusal as refusal:
         headers = {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else None
         return JSONResponse({"error": refusal.sentence}, refusal.status, headers)

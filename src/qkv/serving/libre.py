@@ -141,13 +141,13 @@ def translated(
     asked: Asked, served: Served, texts: list[str], kind: str, alternatives: int
 ) -> list[tuple[str, list[str]]]:
     """Each text's translation, and others of it; of HTML there are none."""
-    translator = asked.translator(served)
+    translator, protect = asked.translator(served), asked.service.protect
     asked.service.metrics.characters.labels(served.name).inc(sum(map(len, texts)))
     if kind == "html":
         whole = [text.replace("\0", "\ufffd") for text in texts]  # as HTML itself reads a NUL
-        return [(text, []) for text in translate_html(translator, whole)]
+        return [(text, []) for text in translate_html(translator, whole, protect=protect)]
     how = {"beam": max(Search.beam, alternatives + 1), "n_best": alternatives + 1}
-    results = translate_text(translator, texts, **how)
+    results = translate_text(translator, texts, protect=protect, **how)
     return [(one.text, [other for other in one.alternatives if other != one.text]) for one in results]
 
 
@@ -217,7 +217,7 @@ async def send_file(asked: Asked) -> Response:
             if served is None:
                 return uploads.keep(path, name)
             translator = asked.translator(served, asked.service.limits.file_seconds)
-            translate_file(translator, path, result, name=name)
+            translate_file(translator, path, result, name=name, protect=asked.service.protect)
             return uploads.keep(result, name)
 
     one = await asked.thread(work)

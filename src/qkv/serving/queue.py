@@ -4,7 +4,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures import TimeoutError as TooLate
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from qkv.text.tokenizer import Tokenizer
 
 TOKENS = 1024  # of one turn: what comes meanwhile waits for about a second on one core
 WAIT = 0.005  # seconds in which others may join a turn that is not full
+GONE = 499  # nginx's status for a client that hung up: nobody reads it but the metrics
 CHUNK = 64  # sentences of one request that stand in the queue at a time, so that a long document lets others pass
 
 
@@ -32,6 +33,7 @@ class Job:
     texts: list[str]
     how: Search
     client: str
+    gone: threading.Event = field(default_factory=threading.Event)  # set when the client hangs up
     answer: "Future[list[Translated]]" = field(default_factory=Future)
     taken: int = 0  # sentences that a turn has taken; they are taken in order
     done: list[Translated] = field(default_factory=list)
@@ -47,6 +49,7 @@ class Call:
 
     function: Callable[[], Any]
     client: str
+    gone: threading.Event = field(default_factory=threading.Event)
     answer: "Future[Any]" = field(default_factory=Future)
     waiting: int = 1
 
@@ -65,6 +68,8 @@ class Queue:
     def put(self, job: Job | Call) -> None:
         """Add to the queue, or refuse: 503 if it is full, 429 if one client fills it."""
         with self.news:
+            if job.gone.is_set():
+                raise Refusal(GONE, "the client hung up")
             if self.closed:
                 raise Refusal(503, "the server is stopping; try again in a minute", 60)
             waits: Counter[str] = Counter()
@@ -80,9 +85,11 @@ class Queue:
             self.metrics.waiting.set(waits.total() + job.waiting)
             self.news.notify()
 
-    def run(self, function: Callable[[], Any], client: str, deadline: float) -> Any:
+    def run(
+        self, function: Callable[[], Any], client: str, deadline: float, gone: threading.Event | None = None
+    ) -> Any:
         """The result of a function that has the models for itself."""
-        call = Call(function, client)
+        call = Call(function, client, gone or threading.Event())
         self.put(call)
         return wait_for(call.answer, deadline)
 
@@ -99,8 +106,11 @@ class Queue:
                 if not self.jobs and not self.closed:
                     self.news.wait_for(lambda: self.jobs or self.closed)
                     self.news.wait_for(lambda: self.closed, WAIT)
+                self.drop_abandoned()
                 if not self.jobs:
-                    return
+                    if self.closed:
+                        return
+                    continue
                 first = self.jobs[0]
                 turn = self.take(first) if isinstance(first, Job) else []
                 if isinstance(first, Call):
@@ -110,6 +120,13 @@ class Queue:
                 answer(first.answer, first.function)
             else:
                 translate(turn, self.metrics)
+
+    def drop_abandoned(self) -> None:
+        """What nobody waits for any more leaves the queue before it is translated."""
+        for job in [job for job in self.jobs if job.gone.is_set()]:
+            self.metrics.abandoned.inc(job.waiting)
+            job.answer.cancel()
+            self.jobs.remove(job)
 
     def take(self, first: Job) -> list[tuple[Job, list[str]]]:
         """The sentences of the next turn, by job; jobs with something left go to the end of the queue."""
@@ -185,6 +202,8 @@ def wait_for(future: "Future[Any]", deadline: float) -> Any:
     except TooLate:
         future.cancel()
         raise Refusal(503, "the answer took longer than the server allows; send less at once, or later", 5) from None
+    except CancelledError:
+        raise Refusal(GONE, "the client hung up") from None
 
 
 def check_search(limits: Limits, how: Mapping[str, int | float | bool]) -> Search:
@@ -200,8 +219,11 @@ def check_search(limits: Limits, how: Mapping[str, int | float | bool]) -> Searc
 class Queued:
     """A translator whose sentences go through the queue, for one request; the rest is the translator's own."""
 
-    def __init__(self, translator: Translator, queue: Queue, client: str, deadline: float) -> None:
+    def __init__(
+        self, translator: Translator, queue: Queue, client: str, deadline: float, gone: threading.Event | None = None
+    ) -> None:
         self.translator, self.queue, self.client, self.deadline = translator, queue, client, deadline
+        self.gone = gone or threading.Event()  # set when the client hangs up
         self.about, self.tokenizer, self.longest = translator.about, translator.tokenizer, translator.longest
 
     def translate(self, texts: str | Sequence[str], **how: int | float | bool) -> list[Translated]:
@@ -212,14 +234,14 @@ class Queued:
             raise InputError(f"a sentence has {longest} characters, more than {most}; cut it into several")
         found: list[Translated] = []
         for start in range(0, len(lines), CHUNK):
-            job = Job(self.translator, lines[start : start + CHUNK], search, self.client)
+            job = Job(self.translator, lines[start : start + CHUNK], search, self.client, self.gone)
             self.queue.put(job)
             found += wait_for(job.answer, self.deadline)
         return found
 
     def run(self, function: Callable[[], Any]) -> Any:
         """The result of a function that has the models for itself."""
-        return self.queue.run(function, self.client, self.deadline)
+        return self.queue.run(function, self.client, self.deadline, self.gone)
 
     def align(self, pairs: list[tuple[str, str]]) -> list[Links]:
         """The links between the words of each pair (source, target)."""

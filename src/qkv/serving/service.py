@@ -2,6 +2,7 @@
 
 import re
 import secrets
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,7 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
+from qkv.documents import Patterns
 from qkv.errors import InputError
 from qkv.serving.glossary import Glossary, Glossed
 from qkv.serving.limits import Limits
@@ -36,6 +38,7 @@ class Service:
     key: str = ""  # empty: none is needed
     glossaries: dict[str, Glossary] = field(default_factory=dict)  # by the model's name
     suggestions: Suggestions | None = None
+    protect: Patterns = ()  # what comes back byte for byte, besides placeholders
     metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
@@ -80,24 +83,31 @@ class Service:
 
 @dataclass(frozen=True)
 class Asked:
-    """One request: what it says, who asks (for fairness only, never kept), and until when it waits."""
+    """One request: what it says, who asks (for fairness only, never kept), until when, and whether still."""
 
     service: Service
     request: Request
     values: dict[str, Any]
     client: str
     started: float = field(default_factory=time.monotonic)
+    gone: threading.Event = field(default_factory=threading.Event)  # set when the client hangs up
 
     def translator(self, served: Served, seconds: int = 0) -> Glossed:
         """The model through the queue, with the server's glossary."""
         deadline = self.started + (seconds or self.service.limits.seconds)
-        queued = Queued(served.translator, self.service.queue, self.client, deadline)
+        queued = Queued(served.translator, self.service.queue, self.client, deadline, self.gone)
         return Glossed(queued, self.service.glossaries.get(served.name), self.service.metrics)
 
     async def alone(self, function: Callable[[], T]) -> T:
         """The function's result, with the models to itself."""
         deadline = self.started + self.service.limits.seconds
-        return cast(T, await self.thread(lambda: self.service.queue.run(function, self.client, deadline)))
+        return cast(T, await self.thread(lambda: self.service.queue.run(function, self.client, deadline, self.gone)))
+
+    async def watch(self) -> None:
+        """Ends when the client hangs up; all of the body has been read, so that nothing else can come."""
+        while (await self.request.receive())["type"] != "http.disconnect":
+            pass
+        self.gone.set()
 
     async def thread(self, function: Callable[[], T]) -> T:
         """In a thread of its own, since translating waits."""

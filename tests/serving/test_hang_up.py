@@ -1,0 +1,129 @@
+"""A client that hangs up: over a real socket, to a real server; what nobody waits for is not translated."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from qkv.serving import Models, Service, make_app
+from qkv.serving.queue import CHUNK, Call, Job
+from qkv.serving.server import listening
+
+SOON = 30.0  # seconds
+PAIR = {"source": "en", "target": "de"}
+
+
+class Running:
+    """A server whose translator notes its batches, and waits before each until the gate is open."""
+
+    def __init__(self, service: Service, port: int) -> None:
+        self.service, self.port = service, port
+        self.gate, self.batches = threading.Event(), list[list[str]]()
+        translator = service.models.served[0].translator
+        own = translator.translate
+
+        def translate(texts: list[str], **how: Any) -> Any:
+            self.batches.append(list(texts))
+            assert self.gate.wait(SOON)
+            return own(texts, **how)
+
+        translator.translate = translate  # type: ignore[assignment,method-assign]
+        self.jobs: list[Job | Call] = []  # all that ever came to the queue
+        put = service.queue.put
+        service.queue.put = lambda job: (self.jobs.append(job), put(job))[1]  # type: ignore[method-assign]
+
+    def send(self, path: str, **fields: Any) -> socket.socket:
+        body = json.dumps(fields).encode()
+        line = socket.create_connection(("127.0.0.1", self.port), SOON)
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        line.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        return line
+
+    def waits(self) -> int:
+        return sum(job.waiting for job in list(self.service.queue.jobs))
+
+    def hang_up(self, line: socket.socket) -> None:
+        """And wait until the server knows."""
+        line.close()
+        until(self.jobs[-1].gone.is_set)
+
+    @property
+    def abandoned(self) -> float:
+        return self.service.metrics.total("qkv_abandoned_sentences_total")
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def answer(line: socket.socket) -> Any:
+    with line, line.makefile("rb") as file:
+        return json.loads(file.read().partition(b"\r\n\r\n")[2])
+
+
+@pytest.fixture
+def running(model_folder: Path) -> Iterator[Running]:
+    service = Service(Models.load([model_folder]))
+    with listening("127.0.0.1", 0) as door:
+        server = uvicorn.Server(uvicorn.Config(make_app(service), log_config=None, ws="none"))
+        thread = threading.Thread(target=lambda: server.run(sockets=[door]))
+        thread.start()
+        found = Running(service, door.getsockname()[1])
+        yield found
+        found.gate.set()
+        server.should_exit = True
+        thread.join(SOON)
+    service.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "wish", "sentences"),
+    [
+        ("/translate", {"q": ["cat.", "cat and boat."], **PAIR}, 2),
+        ("/api/translate", {"q": "cat."}, 1),
+        ("/api/translate", {"q": "cat.", "tokens": True}, 1),
+    ],
+    ids=["LibreTranslate's", "ours", "a look inside"],
+)
+def test_what_nobody_waits_for_is_not_translated(
+    path: str, wish: dict[str, Any], sentences: int, running: Running
+) -> None:
+    first = running.send("/translate", q="dog.", **PAIR)
+    until(lambda: running.batches)
+    line = running.send(path, **wish)
+    until(lambda: running.waits() == sentences)
+    running.hang_up(line)
+    last = running.send("/translate", q="snow.", **PAIR)
+    until(lambda: len(running.service.queue.jobs) == 2)
+    running.gate.set()
+    assert (answer(first), answer(last)) == ({"translatedText": "Hund."}, {"translatedText": "Schnee."})
+    assert running.batches == [["dog."], ["snow."]]
+    assert running.abandoned == sentences
+    until(lambda: running.service.active == 0)
+
+
+def test_the_rest_of_a_long_text_is_not_begun(running: Running) -> None:
+    """Its first sentences are being translated when the client hangs up; the others have not come to the queue yet."""
+    line = running.send("/translate", q=[f"{number} dog." for number in range(CHUNK + 20)], **PAIR)
+    until(lambda: running.batches)
+    running.hang_up(line)
+    running.gate.set()
+    until(lambda: running.service.active == 0)
+    assert running.batches == [[f"{number} dog." for number in range(CHUNK)]]
+
+
+def test_who_stays_is_answered_though_others_hang_up(running: Running) -> None:
+    """Hanging up after the answer, too, is nobody's loss."""
+    running.gate.set()
+    for text, translation in (("dog.", "Hund."), ("cat.", "Katze.")):
+        assert answer(running.send("/translate", q=text, **PAIR)) == {"translatedText": translation}
+    assert running.abandoned == 0
