@@ -13,7 +13,6 @@ with the batch, until the machine is full.
 import argparse
 import json
 import tempfile
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -25,9 +24,7 @@ from corpus import VOCABULARY, even_batch
 from figures import by_turns, spread, table
 from machine import facts
 from memory import measure_apart
-from qkv.data import Batch
-from qkv.data.batches import START, Place
-from qkv.models import PRESETS, TransformerConfig
+from qkv.models import PRESETS
 from train import Contestant, contestants, race, target_tokens
 from writers import Writer, sentences, writers
 
@@ -39,29 +36,12 @@ PAIRS = [100_000, 1_000_000, 5_000_000]
 Rows = list[dict[str, Any]]
 
 
-class One:
-    """A stream of the one batch that there is: what a trainer is built with."""
-
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
-
-    def count(self, epoch: int) -> int:
-        return 1
-
-    def largest(self) -> Batch:
-        return self.batch
-
-    def stream(self, place: Place = START) -> Iterator[tuple[Batch, Place]]:
-        while True:
-            yield self.batch, place
-
-
 def train_speed(who: list[Contestant], asked: argparse.Namespace, length: int, tokens: int, vocabulary: int) -> Rows:
     """Target tokens a second on one shape of batch."""
     sizes = {**PRESETS[asked.preset], "vocab_size": vocabulary, "norm": "pre", "max_length": 256}
     batch = even_batch(tokens, length, vocabulary)
     some = [batch] * max(1, 4096 // tokens)
-    seconds = race(TransformerConfig(**sizes), who, One(batch), some, asked.rounds)
+    seconds, _ = race(sizes, who, batch, some, asked.rounds, torch.get_num_threads())
     count = target_tokens(some)
     return [{"who": name, "speed": count / median(taken), "spread": spread(taken)} for name, taken in seconds.items()]
 

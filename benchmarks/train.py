@@ -5,8 +5,9 @@
 All train a model of the same sizes on the same batches of Multi30k, by turns. qkv steps as `qkv train` does: chunked
 loss, fused AdamW, clipping, running average. The plain torch loop has Adam and no clipping, as tutorials have; the
 others have the fused AdamW and clipping. None of them keeps an average of its weights, so all have less to do. Those
-that are not installed are left out. Figures are medians over rounds, in real target tokens a second; "of ceiling" is
-the share of the machine's GEMM rate in the same precision, counting the work of the real tokens alone.
+that are not installed are left out. Each is a process of its own, since how a process keeps its memory changes its
+speed. Figures are medians over rounds, in real target tokens a second; "of ceiling" is the share of the machine's GEMM
+rate in the same precision, counting the work of the real tokens alone.
 """
 
 import argparse
@@ -15,23 +16,25 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
-from corpus import VOCABULARY, batched, generated, multi30k
-from figures import Seconds, best, by_turns, megabytes, spread, table, times_as_fast
+from corpus import VOCABULARY, batched, multi30k
+from figures import Seconds, best, by_turns, spread, table, times_as_fast
 from machine import facts, gemm
 from peers import PEERS
 from qkv.data import Batch, Batches
-from qkv.data.batches import Stream
+from qkv.data.batches import START, Place, Stream
+from qkv.memory import peak_memory
 from qkv.models import PRESETS, Transformer, TransformerConfig, parameter_count
 from qkv.objectives import Translation
 from qkv.text.tokenizer import PAD
@@ -127,51 +130,93 @@ def target_tokens(batches: list[Batch]) -> int:
     return sum(int((batch.tgt[:, 1:] != PAD).sum()) for batch in batches)
 
 
-def peak(who: Contestant, asked: argparse.Namespace) -> float:
-    """Peak memory of one contestant on the largest batch, in a process of its own."""
-    command = [sys.executable, __file__, "--child", who.name, who.precision, "--preset", asked.preset]
-    command += ["--threads", str(asked.threads)]
-    return float(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-1])
+class One:
+    """A stream of the one batch that there is: what a trainer is built with."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+    def count(self, epoch: int) -> int:
+        return 1
+
+    def largest(self) -> Batch:
+        return self.batch
+
+    def stream(self, place: Place = START) -> Iterator[tuple[Batch, Place]]:
+        while True:
+            yield self.batch, place
 
 
-def peak_here(who: Contestant, c: TransformerConfig) -> float:
-    with tempfile.TemporaryDirectory() as folder:
-        batches = batched(list(generated(3000)), Path(folder))  # little text, so that only the steps need memory
-        largest = batches.largest()
-        step = who.step(c, batches)
-        for _ in range(3):
-            step(largest)
-    return megabytes()
+class Apart:
+    """A contestant in a process of its own, which takes its steps when it is told to."""
+
+    def __init__(self, who: Contestant, sizes: dict[str, Any], file: Path, threads: int) -> None:
+        command = [sys.executable, __file__, "--child", who.name, who.precision, json.dumps(sizes), str(file)]
+        self.process = subprocess.Popen(
+            [*command, "--threads", str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.told()  # that it is ready
+
+    def told(self) -> str:
+        assert self.process.stdout is not None
+        if not (line := self.process.stdout.readline()):
+            raise SystemExit(f"{' '.join(self.process.args[2:5])} ended")  # type: ignore[index, arg-type]
+        return line
+
+    def __call__(self) -> float:
+        """All steps once; its peak memory so far, in megabytes."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self.told())
+
+    def end(self) -> float:
+        peak = self()
+        self.process.communicate()
+        return peak
+
+
+def child(who: Contestant, sizes: dict[str, Any], file: Path) -> None:
+    """The other end: one step on the largest batch, which only warms up; then all of them for each line that comes."""
+    tensors = load_file(file)
+    batches = [
+        Batch(tensors[f"src.{i}"], tensors[f"tgt.{i}"], np.zeros((len(tensors[f"src.{i}"]), 2), dtype=np.int64))
+        for i in range(len(tensors) // 2)
+    ]
+    largest, *some = batches
+    step = who.step(TransformerConfig(**sizes), One(largest))
+    step(largest)
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        for batch in some:
+            step(batch)
+        print((peak_memory() or 0) / 2**20, flush=True)
 
 
 def race(
-    c: TransformerConfig, everyone: list[Contestant], stream: Stream, batches: list[Batch], rounds: int
-) -> Seconds:
-    """Seconds of each contestant in each round, after one step that only warms up."""
-    runs = {}
-    for who in everyone:
-        step = who.step(c, stream)
-        step(batches[0])
-        runs[str(who)] = partial(all_steps, step, batches)
-    return by_turns(runs, rounds)
-
-
-def all_steps(step: Step, batches: list[Batch]) -> None:
-    for batch in batches:
-        step(batch)
+    sizes: dict[str, Any], everyone: list[Contestant], largest: Batch, batches: list[Batch], rounds: int, threads: int
+) -> tuple[Seconds, list[float]]:
+    """Seconds of each contestant in each round, and its peak memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "batches.safetensors"
+        named = [(f"{side}.{i}", one) for i, batch in enumerate([largest, *batches])
+                 for side, one in (("src", batch.src), ("tgt", batch.tgt))]  # fmt: skip
+        save_file({name: tensor.contiguous() for name, tensor in named}, file)
+        runs = {str(who): Apart(who, sizes, file, threads) for who in everyone}
+        seconds = by_turns(runs, rounds)
+        return seconds, [run.end() for run in runs.values()]
 
 
 # -- the report ------------------------------------------------------------------------------------------------------
 
 
-def measure(c: TransformerConfig, asked: argparse.Namespace) -> dict[str, Any]:
-    everyone = contestants(asked.precision, asked.peers)
-    memory = [peak(who, asked) for who in everyone]  # first: a child's peak begins at ours
+def measure(sizes: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
+    everyone, c = contestants(asked.precision, asked.peers), TransformerConfig(**sizes)
     pairs, data = multi30k()
     with tempfile.TemporaryDirectory() as folder:
         batches: Batches = batched(pairs, Path(folder))
         some = [batch for batch, _ in itertools.islice(batches.stream(), asked.steps)]
-        seconds = race(c, everyone, batches, some, asked.rounds)
+        seconds, memory = race(sizes, everyone, batches.largest(), some, asked.rounds, asked.threads)
     ceiling = {precision: gemm(precision) for precision in dict.fromkeys(who.precision for who in everyone)}
     tokens = target_tokens(some)
     work = flops(c, some) / tokens
@@ -224,14 +269,14 @@ def main() -> None:
     parser.add_argument("--precision", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
-    c = TransformerConfig(**{**PRESETS[asked.preset], "vocab_size": VOCABULARY, "norm": "pre", "max_length": 256})
     if asked.child:
-        print(peak_here(Contestant(*asked.child), c))
+        name, precision, sizes, file = asked.child
+        child(Contestant(name, precision), json.loads(sizes), Path(file))
         return
-    found = measure(c, asked)
+    found = measure({**PRESETS[asked.preset], "vocab_size": VOCABULARY, "norm": "pre", "max_length": 256}, asked)
     if asked.json:
         print(json.dumps(found))
     else:

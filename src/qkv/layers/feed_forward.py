@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from qkv.layers.dropout import Dropout
 
-# relu in place: nothing else needs what it is given, and its gradient is told by what it gives.
 # gelu: Hendrycks & Gimpel 2016, as in GPT and BERT; swish: Ramachandran et al. 2017, as in Marian.
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu_, "gelu": F.gelu, "swish": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "gelu": F.gelu, "swish": F.silu}
 
 
 class FeedForwardSizes(Protocol):

@@ -140,13 +140,14 @@ def _log(x: float) -> float:
 
 def chunked_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
-    *, smoothing: float, form: Form, pad: int, agreement: float = 0.0, cells: int = 2**20,
+    *, smoothing: float, form: Form, pad: int, agreement: float = 0.0, cells: int = 2**22,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`smoothed_cross_entropy(hidden @ weight.T + bias, labels)` without its (N, V) logits; and -log p of the words.
 
     hidden (N, D), weight (V, D), labels (N,). The second result carries no gradient: it is what perplexity is made of.
-    At most `cells` logits stand in memory at a time: 4 MB of them stay in a processor's cache. With `agreement`, hidden
-    and labels hold each row twice, all of them and then all again, and agreement * `disagreement` of the two is added.
+    At most `cells` logits stand in memory at a time: 16 MB are rows enough for products at their full rate. With
+    `agreement`, hidden and labels hold each row twice, all of them and then all again, and agreement * `disagreement`
+    of the two is added.
     """
     real = labels != pad
     copies = 2 if agreement else 1
