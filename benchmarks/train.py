@@ -163,17 +163,17 @@ class Apart:
             raise SystemExit(f"{' '.join(self.process.args[2:5])} ended")  # type: ignore[index, arg-type]
         return line
 
-    def __call__(self) -> float:
-        """All steps once; its peak memory so far, in megabytes."""
+    def __call__(self) -> None:
+        """All steps once."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        return float(self.told())
+        self.peak = float(self.told())
 
     def end(self) -> float:
-        peak = self()
+        """Its peak memory, in megabytes."""
         self.process.communicate()
-        return peak
+        return self.peak
 
 
 def child(who: Contestant, sizes: dict[str, Any], file: Path) -> None:

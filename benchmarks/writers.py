@@ -21,6 +21,7 @@ from qkv.decoding.engine import Lean
 from qkv.decoding.int8 import has_kernel
 from qkv.decoding.quantize import int8_engine, quantize
 from qkv.decoding.workers import Workers
+from qkv.memory import keep_freed_memory
 from qkv.models import PRESETS, Transformer, TransformerConfig
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
@@ -54,6 +55,8 @@ class Qkv:
     name = "qkv"
 
     def __init__(self, engine: Lean, precision: str, cores: int) -> None:
+        keep_freed_memory()  # as Translator.load does; it serves the others here too
+        engine.compile()
         self.model, self.precision = engine.decoder, precision
         self.workers = Workers(lambda asked: self.write(torch.tensor(asked[0]), *asked[1:]), cores)
 
