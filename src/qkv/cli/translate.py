@@ -56,7 +56,7 @@ def translate(
       qkv translate messages.po --model model -o messages.de.po
       qkv translate page.html --model model
       cat page.html | qkv translate --format html
-      qkv translate "Press Start to begin." --model model --protect Start --protect "[A-Z]{2,}-[0-9]+"
+      qkv translate "Press Start now." --model model --protect "Start|[A-Z]{2,}"
 
     Parameters
     ----------
