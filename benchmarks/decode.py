@@ -16,7 +16,6 @@ compared with each other, but say nothing of a trained model (`qkv quantize` mea
 """
 
 import argparse
-import json
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from figures import best, by_turns, spread, table, times_as_fast
+from figures import best, by_turns, show, spread, table, times_as_fast
 from machine import bandwidth, facts, gemm
 from qkv.decoding.quantize import tokens_agree
 from qkv.models import PRESETS, TransformerConfig
@@ -134,10 +133,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args()
     found = measure(asked)
-    if asked.json:
-        print(json.dumps(found))
-    else:
-        tell(found)
+    show(found, tell, as_json=asked.json)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """How every benchmark takes its figures and shows them: by turns, as medians with their spread, in Markdown tables."""
 
+import json
 import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 UNIT = 2**20 if sys.platform == "darwin" else 2**10  # getrusage counts bytes on macOS, KiB on Linux; in megabytes
 
@@ -53,3 +55,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         cells = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def show(found: Any, tell: Callable[[Any], None], *, as_json: bool) -> None:
+    """What a benchmark has found: as one JSON object, or as it tells it to people."""
+    if as_json:
+        print(json.dumps(found))
+    else:
+        tell(found)

@@ -11,7 +11,6 @@ with the batch, until the machine is full.
 """
 
 import argparse
-import json
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 import torch
 
 from corpus import VOCABULARY, even_batch
-from figures import by_turns, spread, table
+from figures import by_turns, show, spread, table
 from machine import facts
 from memory import measure_apart
 from qkv.models import PRESETS
@@ -133,10 +132,7 @@ def main() -> None:
         "machine": facts(),
     }
     found["rows"] = training(asked) + decoding(asked) + rows
-    if asked.json:
-        print(json.dumps(found))
-    else:
-        tell(found)
+    show(found, tell, as_json=asked.json)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ This file imports no torch: a process counts its parent's memory at birth as its
 """
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -25,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from figures import UNIT, best, by_turns, spread, table, times_as_fast
+from figures import UNIT, best, by_turns, show, spread, table, times_as_fast
 
 HERE = Path(__file__).parent
 PRESETS = ("tiny", "small", "base", "big")
@@ -127,10 +126,7 @@ def main() -> None:
     if not find_spec("ctranslate2"):
         raise SystemExit("there is nothing to compare with: run pip install ctranslate2")
     found = measure(asked)
-    if asked.json:
-        print(json.dumps(found))
-    else:
-        tell(found)
+    show(found, tell, as_json=asked.json)
 
 
 if __name__ == "__main__":

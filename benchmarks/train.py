@@ -29,7 +29,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from corpus import VOCABULARY, batched, multi30k
-from figures import Seconds, best, by_turns, spread, table, times_as_fast
+from figures import Seconds, best, by_turns, show, spread, table, times_as_fast
 from machine import facts, gemm
 from peers import PEERS
 from qkv.data import Batch, Batches
@@ -277,10 +277,7 @@ def main() -> None:
         child(Contestant(name, precision), json.loads(sizes), Path(file))
         return
     found = measure({**PRESETS[asked.preset], "vocab_size": VOCABULARY, "norm": "pre", "max_length": 256}, asked)
-    if asked.json:
-        print(json.dumps(found))
-    else:
-        tell(found)
+    show(found, tell, as_json=asked.json)
 
 
 if __name__ == "__main__":
