@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ SENTENCES = {
     "--out in a locked folder": "locked/model: Permission denied; ",
     "two runs into one folder": "another qkv is training into model; wait for it, or give a new --out",
     "--output in a locked folder": "cannot write locked/out.txt: Permission denied; give --output another place",
+    "Ctrl-C while translating": "interrupted",
     "Ctrl-C while training": r"stopped at step \d+, all saved; the same command goes on from here",
 }
 
@@ -151,6 +153,34 @@ def test_ctrl_c_within_an_epoch_saves_and_the_same_command_goes_on(
     code, told = interrupted(command, tmp_path, environment, "limits: ")
     assert code == 130
     assert f"going on from step {state['step']}" in "\n".join(told)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are processes on Linux only")
+def test_ctrl_c_while_workers_translate(
+    model: Path, tmp_path: Path, environment: dict[str, str], errors_page: Page
+) -> None:
+    """The signal reaches all of them, as in a terminal; one sentence, nothing half written, and no worker is left."""
+    (tmp_path / "many.txt").write_text("".join(f"{i % 90} {i % 7}\n" for i in range(200_000)))
+    command = [sys.executable, "-m", "qkv", "translate", "many.txt", "-o", "out.txt", "--model", str(model)]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, cwd=tmp_path, env={**environment, "OMP_NUM_THREADS": "2"}, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    alarm = threading.Timer(600, process.kill)
+    alarm.start()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while len(workers := children.read_text().split()) < 2:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.stderr
+    told = process.stderr.read().splitlines()
+    assert process.wait() == 130
+    alarm.cancel()
+    assert told[-1] == "qkv: interrupted"
+    assert "Traceback" not in "".join(told)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["many.txt"]
+    assert not any(Path(f"/proc/{number}").exists() for number in workers)
+    errors_page["Ctrl-C while translating"] = ("qkv translate many.txt -o out.txt", told[-1].removeprefix("qkv: "))
 
 
 def test_a_reader_that_goes_away_is_no_error(model: Path, tmp_path: Path, environment: dict[str, str]) -> None:

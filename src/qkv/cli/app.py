@@ -18,7 +18,10 @@ For example:
   qkv score --model model test.en test.de
 """
 # Plain text keeps the lines of the examples; "Examples:" would be read as a section of a docstring, and left out.
-app = App(name="qkv", version=__version__, help=ABOUT, help_format="plaintext")
+app = App(
+    name="qkv", version=__version__, help=ABOUT, help_format="plaintext",
+    suppress_keyboard_interrupt=False,  # `main` says that it was interrupted
+)  # fmt: skip
 out = Console(highlight=False, soft_wrap=True)
 MULTIPLE = Parameter(consume_multiple=True, negative=())
 PLAIN = Parameter(negative=())
