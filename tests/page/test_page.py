@@ -387,10 +387,37 @@ def test_a_key_is_asked_for_once_and_is_in_no_link(model: Path, window: Open, se
         page.get_by_label("Text to translate").fill("2 7 1")
         page.get_by_label("API key").fill("wrong")
         page.get_by_role("button", name="Use this key").click()
+        expect(page.get_by_label("API key")).to_have_value("")
         page.get_by_label("API key").fill("open-sesame")
         page.get_by_role("button", name="Use this key").click()
         expect(page.locator(".translated")).not_to_be_empty()
         assert "sesame" not in page.url
+
+
+def test_what_is_typed_as_a_key_stays_when_the_page_is_drawn_anew(model: Path, window: Open, serve: Open) -> None:
+    """The answer to a wrong key comes while somebody is already typing the right one."""
+    held: list[Any] = []
+    with serve("--model", model, "--api-key", "open-sesame") as address:
+        tab = window()
+        tab.expected |= {400, 401, 403}
+        page = tab.open(f"{address}?api_key=open-sesame#q={quote(TEXT)}")
+        expect(page.locator(".translated")).not_to_be_empty()
+        page.evaluate("sessionStorage.clear()")
+        page.context.clear_cookies()
+        page.get_by_label("Text to translate").fill("2 7 1")
+        page.get_by_label("API key").fill("wrong")
+        page.route("**/api/models", lambda route: held.append(route))
+        with page.expect_request("**/api/models"):
+            page.get_by_role("button", name="Use this key").click()
+        page.evaluate("document.querySelector('[role=alert]').id = 'old'")
+        page.get_by_label("API key").press_sequentially("open")
+        held.pop().continue_()
+        page.unroute("**/api/models")
+        expect(page.locator("[role=alert]:not(#old)")).to_be_visible()
+        page.keyboard.type("-sesame")
+        expect(page.get_by_label("API key")).to_have_value("open-sesame")
+        page.keyboard.press("Enter")
+        expect(page.locator(".translated")).not_to_be_empty()
 
 
 def test_no_key_is_lost_when_the_models_come_late(server: str, window: Open) -> None:

@@ -27,6 +27,7 @@ let trouble = null; // what went wrong last
 let isWorking = false;
 let waiting = null;
 let field = null; // where the text is typed: one for the life of the page, so that no key is lost when it is drawn anew
+let typedKey = ""; // what stands where the API key is typed: a field may come anew while somebody types
 
 const model = () => models.find(({ name }) => name === state.model) ?? models[0] ?? {};
 
@@ -75,10 +76,13 @@ function troubleNode(error) {
   if (!needsKey) {
     return make("p", { class: "trouble", role: "alert" }, error.message || t("unreachable"));
   }
-  const input = make("input", { type: "password", name: "key", autocomplete: "off", required: true });
+  const keep = () => { typedKey = input.value; };
+  const input = make("input", { type: "password", name: "key", autocomplete: "off", required: true, oninput: keep });
+  input.value = typedKey;
   const send = (event) => {
     event.preventDefault();
     useKey(input.value);
+    input.value = typedKey = "";
     trouble = null;
     start();
   };
@@ -95,11 +99,17 @@ function render() {
   document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
   document.documentElement.dataset.theme = ["light", "dark"].includes(state.theme) ? state.theme : "auto";
   document.title = state.q || view ? `${(view?.text ?? state.q).slice(0, 60)} – qkv` : `qkv – ${t("title")}`;
-  const isTyping = field !== null && document.activeElement === field;
+  const before = document.activeElement;
   page.replaceChildren(make("a", { class: "skip", href: "#views", onclick: toViews }, t("skip")), header(language),
     make("main", {}, translation(), make("section", { id: "views", "aria-label": t("views"), tabindex: -1 })));
   show();
-  if (isTyping) field.focus();
+  goOnTyping(before);
+}
+
+/** The focus stays where somebody types, though the page was drawn anew. */
+function goOnTyping(before) {
+  if (before?.name === "key") page.querySelector("[name=key]")?.focus();
+  else if (before === field) field?.focus();
 }
 
 /** Draw result and views; the text that is being typed stays as it is. */
@@ -117,8 +127,10 @@ function showText() {
 }
 
 function showResult() {
+  const before = document.activeElement;
   status();
   page.querySelector("#result").replaceChildren(...result());
+  goOnTyping(before);
 }
 
 function status() {
