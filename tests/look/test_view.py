@@ -13,7 +13,7 @@ from qkv.errors import InputError
 from qkv.look import view as module
 from qkv.look.sentence import Look, look_at_ids
 from qkv.look.steps import worked_example
-from qkv.look.view import architecture_view, attention_view, curves_view, explain_view, positions_view, view
+from qkv.look.view import Attention, architecture_view, attention_view, curves_view, explain_view, positions_view, view
 from qkv.models import Model, Recurrent, RecurrentConfig, Transformer, TransformerConfig, count_parameters
 from qkv.text.tokenizer import Tokenizer
 
@@ -77,10 +77,27 @@ def test_a_long_sentence_has_the_mean_of_its_heads(monkeypatch: pytest.MonkeyPat
     names = {"encoder.blocks.0.attention": weights[:, :20], "decoder.blocks.0.memory_attention": weights}
     look = Look([f"s{i}" for i in range(20)], [f"t{i}" for i in range(30)], names)
     monkeypatch.setattr(module, "MOST", 2000)  # of numbers of one kind: 4 x 20 x 20 are fewer, 4 x 30 x 20 are more
-    (own, memory), remarks = attention_view(look)
-    assert (own["heads"], memory["heads"]) == (4, 1)
+    own, memory = attention_view(look)
+    assert [(one["heads"], one["all_heads"]) for one in (own, memory)] == [(4, 4), (1, 4)]
     torch.testing.assert_close(torch.tensor(memory["weights"]), weights.mean(0, keepdim=True), atol=5.1e-5, rtol=0)
-    assert remarks == ["is long: of its memory attention the mean over heads is shown"]
+    assert own["remark"] == ""
+    assert memory["remark"] == "the mean over 4 heads: each of them would be too many numbers for so long a sentence"
+
+
+def test_one_layer_or_one_head_of_a_long_sentence_is_given_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = torch.rand(2, 4, 20, 20).softmax(-1)
+    words = [f"s{i}" for i in range(20)]
+    look = Look(words, words, {f"encoder.blocks.{i}.attention": weights[i] for i in range(2)})
+    monkeypatch.setattr(module, "MOST", 1000)
+    (second,) = attention_view(look, Attention(kind="encoder", layer=1))
+    torch.testing.assert_close(torch.tensor(second["weights"]), weights[1], atol=5.1e-5, rtol=0)
+    for layer, one in enumerate(attention_view(look, Attention(head=2))):
+        torch.testing.assert_close(torch.tensor(one["weights"]), weights[layer, 2:3], atol=5.1e-5, rtol=0)
+        assert (one["layer"], one["heads"], one["all_heads"]) == (layer, 1, 4)
+    assert [one["heads"] for head in (-1, 4) for one in attention_view(look, Attention(head=head))] == [0] * 4
+    assert attention_view(look, Attention(kind="memory")) == attention_view(look, Attention(layer=2)) == []
+    monkeypatch.setattr(module, "MOST_OF_LAYER", 1599)  # 4 x 20 x 20 are one more
+    assert [one["heads"] for one in attention_view(look, Attention(layer=1))] == [1]
 
 
 def test_positions_and_their_products() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -372,6 +373,38 @@ def test_a_long_text_is_translated_and_the_page_says_why_there_is_no_picture(ser
     page = tab.open(f"{server}#q={quote('3 1 4 ' * 60)}")
     expect(page.locator("#panel")).to_contain_text("There are no pictures of this text")
     expect(page.locator(".translated")).not_to_be_empty()
+
+
+def test_the_heads_of_a_long_sentence_come_layer_by_layer(
+    model: Path, window: Open, serve: Open, tmp_path: Path
+) -> None:
+    """The first answer has means over heads; a layer that is looked at is asked for once, and has its four heads."""
+    folder = shutil.copytree(model, tmp_path / "long")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    longer = {"longest_source": 400, "transformer": config["transformer"] | {"max_length": 800}}
+    (folder / "config.json").write_text(json.dumps(config | longer), encoding="utf-8")
+    text = " ".join("314159265" * 41)  # 2 layers of 4 heads of 369 tokens: over a million numbers
+    with serve("--model", folder) as address:
+
+        def attention(**which: object) -> Any:
+            return ask(f"{address}api/translate", q=text, model="long", attention=which)["translations"][0]["attention"]
+
+        means, (heads,) = attention(kind="encoder"), attention(kind="encoder", layer=1)
+        assert (heads["heads"], heads["remark"], len(means)) == (4, "", 2)
+        assert [(one["heads"], one["all_heads"], bool(one["remark"])) for one in means] == [(1, 4, True)] * 2
+        tab = window()
+        page = tab.open(link(address, q=text, kind="encoder", layer=2, heads=3, at="7,5"))
+        weight = f"{shown(heads['weights'][2][7][5])} (head 3)"
+        expect(readout(page)).to_contain_text(weight)
+        expect(page.locator("#panel .chip")).to_have_count(5)
+        expect(page.locator("#panel .remark")).to_have_count(0)
+        asked = lambda: sum("api/translate" in url for url in tab.requests)  # noqa: E731
+        assert asked() == 2, "one for the view, one for the second layer"
+        page.get_by_role("radio", name="All heads", exact=True).click()
+        expect(page.locator("#panel canvas")).to_be_visible()
+        page.get_by_role("radio", name="Heat map", exact=True).click()
+        expect(page.locator("#panel canvas")).to_be_visible()
+        assert asked() == 3, "the first layer came for the glance, nothing came twice"
 
 
 def test_a_key_is_asked_for_once_and_is_in_no_link(model: Path, window: Open, serve: Open) -> None:

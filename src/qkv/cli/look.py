@@ -71,16 +71,16 @@ def look(
         raise InputError(f"{output} ends in none of {', '.join(ENDINGS)}; choose one of them for the output's name")
     translator = Translator.load(model, device)
     if ending == ".html":
-        save_page(translator, text, output, {"beam": beam, "n_best": min(n_best, beam)})
+        save_page(translator, text, output, beam=beam, n_best=min(n_best, beam))
     else:
         save_picture(translator, text, output, kind, layer, heads=heads, beam=beam)
     print(output)
 
 
-def save_page(translator: Translator, text: str, output: Path, how: dict[str, int]) -> None:
+def save_page(translator: Translator, text: str, output: Path, *, beam: int, n_best: int) -> None:
     from qkv.serving.single import single_file
 
-    shown = view(translator, text, **how)
+    shown = view(translator, text, beam=beam, n_best=n_best)
     extras: dict[str, Any] = positions_view(translator) | architecture_view(translator)
     if translator.folder:
         extras |= curves_view(translator.folder)

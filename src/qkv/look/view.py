@@ -1,9 +1,9 @@
 """What a page shows of a model and of one sentence, as plain data for JSON."""
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,26 +21,41 @@ from qkv.positions import Places
 
 DIGITS = 4  # of a weight
 MOST = 2**20  # weights of one kind; a longer sentence has the mean over heads: 512 tokens are then some megabytes
+MOST_OF_LAYER = 2**22  # weights of one layer that was asked for by itself: 16 heads of 512 tokens
 PLACES = 64  # shown of a position encoding
 POINTS = 1000  # of a training curve
-LONG = "is long: of its {kind} attention the mean over heads is shown"
+MEAN = "the mean over {heads} heads: each of them would be too many numbers for so long a sentence"
 View = dict[str, Any]
 
 
-def view(translator: Translator, text: str, **how: int | float | bool) -> View:
-    """One sentence, translated, with its search, its words' alignment and every attention's weights.
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """Which attention to give; what is left out means all."""
+
+    kind: Literal["encoder", "decoder", "memory"] | None = None
+    layer: int | None = None  # counted from 0, as in the answer
+    head: int | None = None  # counted from 0
+
+    def has(self, kind: str, layer: int) -> bool:
+        return self.kind in (None, kind) and self.layer in (None, layer)
+
+
+EVERY = Attention()
+
+
+def view(translator: Translator, text: str, wanted: Attention = EVERY, **how: int | float | bool) -> View:
+    """One sentence, translated, with its search, its words' alignment and the weights of the attention `wanted`.
 
     `how` are the fields of Search. Rows of the decoder's attention are named by the token that they wrote, its columns
     by the token that was read.
     """
     traced = trace(translator, text, **how)
     look = look_at_ids(translator, traced.source_ids, traced.target_ids)
-    attention, remarks = attention_view(look)
     return {
         "model": model_view(translator),
         **traced_view(traced),
-        "remarks": [*traced.translated.remarks(), *remarks],
-        "attention": attention,
+        "remarks": traced.translated.remarks(),
+        "attention": attention_view(look, wanted),
     }
 
 
@@ -75,26 +90,38 @@ def traced_view(traced: Trace) -> View:
     }
 
 
-def attention_view(look: Look) -> tuple[list[View], list[str]]:
-    """Every attention with its labels, and a remark for each kind whose heads were too many numbers."""
-    read = ["<s>", *look.target[:-1]]
+def attention_view(look: Look, wanted: Attention = EVERY) -> list[View]:
+    """The attentions that are wanted, each with its labels; their mean over heads where the heads are too many numbers.
+
+    `heads` are those that are given, `all_heads` those that the layer has; a mean says in its `remark` that it is one.
+    """
     labels = {
         "encoder": (look.source, look.source),
-        "decoder": (look.target, read),
+        "decoder": (look.target, ["<s>", *look.target[:-1]]),
         "memory": (look.target, look.source),
     }
-    kinds = {name: kind_of(name) for name in look.maps}
-    sizes = {kind: sum(m.numel() for name, m in look.maps.items() if kinds[name] == kind) for kind in labels}
+    chosen = {name: weights for name, weights in look.maps.items() if wanted.has(kind_of(name), layer_of(name))}
+    if wanted.head is not None:
+        chosen = {
+            name: weights[[wanted.head] if 0 <= wanted.head < len(weights) else []] for name, weights in chosen.items()
+        }
+    most = MOST if wanted.layer is None else MOST_OF_LAYER
     maps = []
-    for name, weights in look.maps.items():
-        rows, columns = labels[kinds[name]]
-        shown = weights.mean(dim=0, keepdim=True) if sizes[kinds[name]] > MOST else weights
-        layer = re.search(r"\d+", name)
+    for name, weights in chosen.items():
+        rows, columns = labels[kind_of(name)]
+        is_mean = sum(other.numel() for named, other in chosen.items() if kind_of(named) == kind_of(name)) > most
+        shown = weights.mean(dim=0, keepdim=True) if is_mean else weights
         maps.append({
-            "kind": kinds[name], "layer": int(layer[0]) if layer else 0, "name": name, "heads": len(shown),
-            "rows": rows, "columns": columns, "weights": rounded(shown),
+            "kind": kind_of(name), "layer": layer_of(name), "name": name, "rows": rows, "columns": columns,
+            "heads": len(shown), "all_heads": len(look.maps[name]), "weights": rounded(shown),
+            "remark": MEAN.format(heads=len(weights)) if is_mean else "",
         })  # fmt: skip
-    return maps, [LONG.format(kind=kind) for kind, size in sizes.items() if size > MOST]
+    return maps
+
+
+def layer_of(name: str) -> int:
+    layer = re.search(r"\d+", name)
+    return int(layer[0]) if layer else 0
 
 
 def kind_of(name: str) -> str:

@@ -2,14 +2,23 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
 from qkv.config import from_tree
 from qkv.documents import translate_text
 from qkv.look.explain import Which
-from qkv.look.view import architecture_view, curves_view, explain_view, model_view, positions_view, view
+from qkv.look.view import (
+    EVERY,
+    Attention,
+    architecture_view,
+    curves_view,
+    explain_view,
+    model_view,
+    positions_view,
+    view,
+)
 from qkv.serving.languages import name_of
 from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, texts_of
 from qkv.serving.models import Served
@@ -22,15 +31,6 @@ PARTS = {
     "attention": ["attention"],
     "steps": ["steps"],
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attention:
-    """Which attention to give; what is left out means all."""
-
-    kind: Literal["encoder", "decoder", "memory"] | None = None
-    layer: int | None = None  # counted from 0, as in the answer
-    head: int | None = None  # counted from 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +88,7 @@ async def translate(asked: Asked) -> Response:
     how = {"beam": wish.beam, "alpha": wish.alpha, "n_best": wish.n_best}
     check_search(asked.service.limits, how)
     looks = wish.tokens or wish.alignment or bool(wish.attention) or wish.steps
+    wanted = wish.attention if isinstance(wish.attention, Attention) else EVERY
 
     async def one(text: str) -> dict[str, Any]:
         served = await asked.thread(lambda: chosen(asked, wish, text))
@@ -95,7 +96,7 @@ async def translate(asked: Asked) -> Response:
             return plain(text, text)
         asked.service.metrics.characters.labels(served.name).inc(len(text))
         if looks:
-            found = await asked.alone(lambda: view(served.translator, text, **how))
+            found = await asked.alone(lambda: view(served.translator, text, wanted, **how))
             return wished(found, wish) | {"model": about(served)}
         return await asked.thread(lambda: translated(asked, served, text, how))
 
@@ -106,19 +107,7 @@ def wished(found: dict[str, Any], wish: TranslateAndLook) -> dict[str, Any]:
     """Of a whole view, what was asked for."""
     parts = {"tokens": wish.tokens, "alignment": wish.alignment, "attention": bool(wish.attention), "steps": wish.steps}
     left_out = {key for part, keys in PARTS.items() if not parts[part] for key in keys}
-    kept = {key: value for key, value in found.items() if key not in left_out}
-    if isinstance(wish.attention, Attention):
-        kept["attention"] = [one for given in found["attention"] if (one := narrowed(given, wish.attention))]
-    return kept
-
-
-def narrowed(given: dict[str, Any], asked: Attention) -> dict[str, Any] | None:
-    if asked.kind not in (None, given["kind"]) or asked.layer not in (None, given["layer"]):
-        return None
-    if asked.head is None:
-        return given
-    weights = given["weights"][asked.head : asked.head + 1] if asked.head >= 0 else []
-    return given | {"heads": len(weights), "weights": weights}
+    return {key: value for key, value in found.items() if key not in left_out}
 
 
 def translated(asked: Asked, served: Served, text: str, how: dict[str, Any]) -> dict[str, Any]:

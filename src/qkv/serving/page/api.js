@@ -46,6 +46,11 @@ export async function fetchModels() {
   return embedded ? [embedded.view.model] : (await ask("api/models")).models;
 }
 
+function wishFor(text, { name, source, target }) {
+  const beam = counted("beam", 20, 5);
+  return { q: text, source, target, model: name, beam, n_best: Math.min(beam, 5) };
+}
+
 let running = null;
 
 /** The view of a text; a request that is still running for an older text is given up. */
@@ -57,15 +62,29 @@ export async function fetchView(text, model) {
     const answer = await ask("api/translate", { method: "POST", body: JSON.stringify(wish), signal });
     return answer.translations[0];
   };
-  const beam = counted("beam", 20, 5);
-  const { name, source, target } = model;
-  const wish = { q: text, source, target, model: name, beam, n_best: Math.min(beam, 5) };
+  const wish = wishFor(text, model);
   try {
     return await send({ ...wish, tokens: true, alignment: true, attention: true, steps: true });
   } catch (error) {
     if (error.status !== 400) throw error;
     return { ...(await send(wish)), noLook: error.message }; // a long text is translated, but not looked into
   }
+}
+
+/** Of a long sentence the view has means over heads: fill in the own heads of some of its maps, one map after another,
+since each is megabytes. Null if they have them already, or if there is no server to ask. */
+export function fetchHeads(view, model, maps) {
+  const missing = embedded ? [] : maps.filter((map) => map.heads < map.all_heads && !map.isAnswered);
+  if (!missing.length) return null;
+  return missing.reduce((before, map) => before.then(() => fillHeads(view, model, map)), Promise.resolve());
+}
+
+function fillHeads(view, model, map) {
+  const wish = { ...wishFor(view.text, model), attention: { kind: map.kind, layer: map.layer } };
+  const fill = ({ translations }) => Object.assign(map, translations[0].attention[0], { isAnswered: true });
+  map.coming ??= ask("api/translate", { method: "POST", body: JSON.stringify(wish) }).then(fill)
+    .finally(() => delete map.coming);
+  return map.coming;
 }
 
 const kept = new Map(); // answers that do not change: path or body -> promise

@@ -3,6 +3,7 @@
 import { choices, make, number, readable, select, labelled, keepFocus } from "./element.js";
 import { change, chosenHeads, counted, cursor, state } from "./state.js";
 import { drawn } from "./picture.js";
+import { fetchHeads } from "./api.js";
 import { headColour, palette } from "./colours.js";
 import { headsView } from "./heads.js";
 import { heatMap } from "./heatmap.js";
@@ -12,7 +13,7 @@ import { t } from "./strings.js";
 const KINDS = ["encoder", "decoder", "memory"];
 const ABOUT = { encoder: "kindAboutEncoder", decoder: "kindAboutDecoder", memory: "kindAboutMemory" };
 
-export function attentionPanel({ view, render }) {
+export function attentionPanel({ view, model, render, later }) {
   const kinds = KINDS.filter((kind) => view.attention.some((map) => map.kind === kind));
   const kind = kinds.includes(state.kind) ? state.kind : kinds.at(-1);
   const maps = view.attention.filter((map) => map.kind === kind);
@@ -30,8 +31,17 @@ export function attentionPanel({ view, render }) {
     mode === "glance" ? null : layerField(maps.length, layer, set),
     mode === "glance" ? null : group(t("heads"), headChips(map.heads, set)));
   const hint = mode === "glance" ? t("glanceHint") : t("headsHint");
-  return make("div", {}, controls, make("p", { class: "about" }, t(ABOUT[kind]), " ", hint),
-    drawn(PICTURES[mode]({ kind, maps, map, layer, set })));
+  const place = make("div", {});
+  const shown = mode === "glance" ? maps : [map];
+  const coming = fetchHeads(view, model, shown);
+  if (coming) later(coming, place, () => place.isConnected && render());
+  else place.replaceChildren(drawn(PICTURES[mode]({ kind, maps, map, layer, set })), ...remarks(shown));
+  return make("div", {}, controls, make("p", { class: "about" }, t(ABOUT[kind]), " ", hint), place);
+}
+
+function remarks(maps) {
+  const said = [...new Set(maps.map((map) => map.remark).filter(Boolean))];
+  return said.map((remark) => make("p", { class: "remark" }, remark));
 }
 
 function group(text, control) {
