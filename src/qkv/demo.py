@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.decoding import Translator
-from qkv.errors import InputError
+from qkv.errors import InputError, nearest
 from qkv.evaluation import ErrorRates, error_rates
 from qkv.files import write_text
 from qkv.look import draw, look_at
@@ -26,15 +26,25 @@ UNSEEN = ["transformer", "attention", "translator", "softmax"]  # kept out of tr
 TEST_SHARE, VALID_WORDS = 0.05, 1000
 PUBLISHED = "published for a Transformer: 22.1 % and 5.2 %"
 WORD = re.compile("[a-z']+")
+SIZES: dict[str, dict[str, Any]] = {  # about a million parameters each
+    "transformer": {
+        "d_model": 128, "d_ff": 512, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "norm": "pre",
+        "dropout": 0.0,
+    },
+    "recurrent": {"d_model": 192, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0},
+    "convolutional": {"d_model": 128, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.0},
+}  # fmt: skip
 
 
-def run(out: Path, *, minutes: float, words: list[str], seed: int, restart: bool) -> int:
+def run(out: Path, *, model: str, minutes: float, words: list[str], seed: int, restart: bool) -> int:
     """Train, measure, say some words, draw a picture."""
     say = Display().say
     spoken = [word.lower() for word in words] or UNSEEN + own_name()
     for word in spoken:
         if not WORD.fullmatch(word):
             raise InputError(f"{word!r} cannot be said; give words of the letters a to z")
+    if model not in SIZES:
+        raise InputError(f"unknown model {model!r}; {nearest(model, SIZES)}")
     check_out(out)
     dictionary = read_dictionary()
     test = {w: p for w, p in dictionary.items() if lot("test", w) < TEST_SHARE or w in UNSEEN or w in spoken}
@@ -42,7 +52,7 @@ def run(out: Path, *, minutes: float, words: list[str], seed: int, restart: bool
     say(f"{len(known):,} words to learn from, {len(test):,} words that the model never sees until it is measured")
     trained = train(
         write_pairs(out / "data" / "train.tsv", known), out=out, source="letters", target="phonemes",
-        restart=restart, **settings(out, known, minutes, seed),
+        restart=restart, **settings(out, known, model, minutes, seed),
     )  # fmt: skip
     if trained.stopped == "interrupted":
         return 130
@@ -83,7 +93,7 @@ def write_pairs(path: Path, dictionary: Dictionary) -> Path:
     return path
 
 
-def settings(out: Path, known: Dictionary, minutes: float, seed: int) -> dict[str, Any]:
+def settings(out: Path, known: Dictionary, model: str, minutes: float, seed: int) -> dict[str, Any]:
     """A small model with a vocabulary of letters and whole phonemes."""
     lines = sorted({phoneme for several in known.values() for phonemes in several for phoneme in phonemes})
     tokenizer = Tokenizer.train(lines, vocab_size=1000, alphabet="abcdefghijklmnopqrstuvwxyz' ")
@@ -94,10 +104,8 @@ def settings(out: Path, known: Dictionary, minutes: float, seed: int) -> dict[st
             "tokenizer": str(out / "data" / "tokenizer.json"), "batch_tokens": 2048, "seed": seed,
             "held_out": VALID_WORDS,
         },
-        "model": {
-            "d_model": 256 if long else 128, "d_ff": 512, "n_heads": 4, "norm": "pre", "dropout": 0.1 if long else 0.0,
-            "encoder_layers": 3 if long else 2, "decoder_layers": 3 if long else 2,
-        },
+        "architecture": model,
+        "model": SIZES[model] | ({"dropout": 0.1} if long else {}),
         "objective": {"label_smoothing": 0.1 if long else 0.0},
         "training": {
             "minutes": minutes, "learning_rate": 1.5e-3 if long else 3e-3, "schedule": "cosine(warmup=200)",

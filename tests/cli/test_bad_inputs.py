@@ -163,6 +163,7 @@ MISTAKES = [
     Mistake("a picture of an unknown kind", "look 7 --model good -o x.txt", "x.txt ends in none of .html, .png"),
     Mistake("an unknown picture", "picture maks", "there is no picture 'maks'; did you mean 'masks'"),
     Mistake("files to align that are not there", "align --model good a b", "there is no file 'a'; check the path"),
+    Mistake("an unknown model of the demo", "demo --model recurent", "'recurent'; did you mean 'recurrent'"),
     Mistake("a demo into a file", "demo --out a-file", "a-file is a file; give --out the name of"),
     Mistake("an unknown claim", "why scael", "scael.*did you mean 'scale'"),
     Mistake("a claim's picture of an unknown kind", "why scale -o scale.txt", "scale.txt"),

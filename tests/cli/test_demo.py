@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from qkv.demo import TEST_SHARE, UNSEEN, read_dictionary
+from qkv.demo import SIZES, TEST_SHARE, UNSEEN, read_dictionary, settings
+from qkv.models import MODELS, count_parameters
 from qkv.training.prepare import lot
+from qkv.training.settings import complete
 
 Run = Callable[..., Any]
 
@@ -20,6 +23,14 @@ def test_the_dictionary_is_letters_and_phonemes_without_stress() -> None:
     assert dictionary["cat"] == [["K", "AE", "T"]]
     assert len(dictionary["read"]) == 2, "as in I read it, and as in I have read it"
     assert all(re.fullmatch("[A-Z]+", phoneme) for words in dictionary.values() for word in words for phoneme in word)
+
+
+@pytest.mark.parametrize("model", SIZES)
+def test_every_architecture_of_the_demo_can_be_built(model: str, tmp_path: Path) -> None:
+    chosen = settings(tmp_path, {"cat": [["K", "AE", "T"]]}, model, minutes=3, seed=1)
+    config = complete(chosen | {"train": ["train.tsv"]}, "the demo").model
+    parameters = count_parameters(MODELS[model](replace(config, vocab_size=400)))
+    assert 500_000 < parameters < 1_500_000
 
 
 @pytest.mark.slow

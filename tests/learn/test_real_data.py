@@ -60,7 +60,7 @@ def test_most_unseen_words_are_pronounced_right(tmp_path: Path) -> None:
     dictionary = demo.read_dictionary()
     test = {word: said for word, said in dictionary.items() if demo.lot("test", word) < 0.01}
     known = {word: said for word, said in dictionary.items() if word not in test}
-    settings = demo.settings(tmp_path / "model", known, minutes=3, seed=1)
+    settings = demo.settings(tmp_path / "model", known, "transformer", minutes=3, seed=1)
     settings["training"] |= {"minutes": 0.0, "epochs": 3.0}
     pairs = demo.write_pairs(tmp_path / "model" / "data" / "train.tsv", known)
     train(pairs, out=tmp_path / "model", source="letters", target="phonemes", quiet=True, **settings)

@@ -149,21 +149,25 @@ def predict(*text: str, model: Path = Path("model"), json: Annotated[bool, PLAIN
 def demo(
     *,
     out: Path = Path("qkv-demo"),
+    model: str = "transformer",
     minutes: float = 3.0,
     say: Annotated[list[str] | None, MULTIPLE] = None,
     seed: int = 1,
     restart: Annotated[bool, PLAIN] = False,
 ) -> int:
-    """Train a small Transformer to pronounce English words, measure it, and draw what it looks at.
+    """Train a small model to pronounce English words, measure it, and draw what it looks at.
 
     For example:
       qkv demo
       qkv demo --minutes 30 --out pronouncer --say Ada Grace
+      qkv demo --model recurrent --out recurrent
 
     Parameters
     ----------
     out
         The model folder to write.
+    model
+        transformer, recurrent or convolutional.
     minutes
         Training time.
     say
@@ -173,4 +177,4 @@ def demo(
     restart
         Begin anew, even if OUT holds a run.
     """
-    return demonstration.run(out, minutes=minutes, words=say or [], seed=seed, restart=restart)
+    return demonstration.run(out, model=model, minutes=minutes, words=say or [], seed=seed, restart=restart)
