@@ -117,6 +117,8 @@ def test_every_route_is_described(client: TestClient) -> None:
     described = {(method.upper(), path) for path, methods in description["paths"].items() for method in methods}
     pages = {(entry.method, entry.path) for entry in ROUTES if entry.about == "A file of the page."}
     assert described | pages == {(entry.method, entry.path) for entry in ROUTES}
+    (name,) = description["paths"]["/api/models/{name}/curves"]["get"]["parameters"]
+    assert name["schema"]["enum"] == [one["name"] for one in client.get("/api/models").json()["models"]]
     fields = description["components"]["schemas"]["TranslateAndLook"]["properties"]
     assert {"q", "source", "target", "model", "beam", "alpha", "n_best", "tokens", "attention", "steps"} <= set(fields)
 

@@ -42,7 +42,7 @@ def make_app(service: Service) -> Starlette:
     routes = [Route(entry.path, endpoint(service, entry), methods=[entry.method]) for entry in ROUTES]
     app = Starlette(routes=routes, exception_handlers={HTTPException: no_route})
     app.router.redirect_slashes = False
-    app.state.description = describe(ROUTES, __version__)
+    app.state.description = describe(ROUTES, __version__, [served.name for served in service.models.served])
     app.add_middleware(Door)
     return app
 

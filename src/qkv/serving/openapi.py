@@ -30,12 +30,12 @@ FORM = {
 }
 
 
-def describe(routes: Sequence[Entry], version: str) -> dict[str, Any]:
-    """The whole document; GET /api/openapi.json and GET /spec give it."""
+def describe(routes: Sequence[Entry], version: str, models: Sequence[str]) -> dict[str, Any]:
+    """The whole document, which names the server's `models`; GET /api/openapi.json and GET /spec give it."""
     schemas: dict[str, Any] = {"Error": ERROR}
     paths: dict[str, Any] = {}
     for entry in (entry for entry in routes if entry.about != ABOUT_PAGE):
-        paths.setdefault(entry.path, {})[entry.method.lower()] = operation(entry, schemas)
+        paths.setdefault(entry.path, {})[entry.method.lower()] = operation(entry, schemas, models)
     return {
         "openapi": "3.1.0",
         "info": {"title": "qkv", "version": version, "description": "LibreTranslate's API, and the model's inside."},
@@ -51,7 +51,7 @@ def describe(routes: Sequence[Entry], version: str) -> dict[str, Any]:
 BEARER = {"type": "http", "scheme": "bearer"}
 
 
-def operation(entry: Entry, schemas: dict[str, Any]) -> dict[str, Any]:
+def operation(entry: Entry, schemas: dict[str, Any], models: Sequence[str]) -> dict[str, Any]:
     good = {"description": "The answer.", "content": {entry.gives: {"schema": {}}}}
     bad = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
     found: dict[str, Any] = {
@@ -60,10 +60,9 @@ def operation(entry: Entry, schemas: dict[str, Any]) -> dict[str, Any]:
     }
     names = [part[1:-1] for part in entry.path.split("/") if part.startswith("{")]
     if names:
-        found["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-            for name in names
-        ]
+        known = {"enum": list(models)} if entry.path.startswith("/api/models/") else {"minLength": 1}
+        place = {"in": "path", "required": True, "schema": {"type": "string"} | known}
+        found["parameters"] = [{"name": name} | place for name in names]
     if entry.path == "/translate_file":
         found["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": FORM}}}
     elif entry.asks:
