@@ -1,5 +1,6 @@
 """The command line: one function for each command; each parses, calls and prints."""
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -44,6 +45,7 @@ def main() -> None:
     """Run a command; whatever a person did wrong ends in one sentence and a non-zero exit."""
     try:
         join(sys.argv[1:])
+        gc.freeze()  # what was imported stays; without a last search in it for garbage, the end comes 0.4 s sooner
         arguments = spell_out(sys.argv[1:])
         code = app(arguments, result_action="return_value", exit_on_error=False, print_error=False)
         sys.stdout.flush()
