@@ -169,12 +169,12 @@ def test_ctrl_c_while_workers_translate(
     alarm = threading.Timer(600, process.kill)
     alarm.start()
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    while len(workers := children.read_text().split()) < 2:
+    while len(workers := children.read_text().split()) < 2 and process.poll() is None:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
     assert process.stderr
     told = process.stderr.read().splitlines()
-    assert process.wait() == 130
+    assert process.wait() == 130, told
     alarm.cancel()
     assert told[-1] == "qkv: interrupted"
     assert "Traceback" not in "".join(told)

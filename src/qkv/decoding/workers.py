@@ -6,9 +6,11 @@ import os
 import signal
 import socket
 import sys
+import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
@@ -20,6 +22,25 @@ Work = Callable[[Any], Any]  # what JSON can hold, in and out
 def can_fork() -> bool:
     """Only Linux is safe: Windows has no fork, and the libraries of macOS do not survive one."""
     return sys.platform == "linux"
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Within, a Ctrl-C waits: between a fork and its note, or before a worker is one, it would leave a process behind.
+
+    Only the main thread is ever interrupted.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 class Workers:
@@ -34,12 +55,13 @@ class Workers:
         self.work = work
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # or it warns of every fork; workers use no tokenizer
         self.ends, self.ids = list[socket.socket](), list[int]()
-        for _ in range(count):
-            self.hire()
+        self.close = weakref.finalize(self, dismiss, os.getpid(), self.ends, self.ids)  # at the latest when all ends
+        with interrupts_wait():
+            for _ in range(count):
+                self.hire()
         self.idle = SimpleQueue[socket.socket]()
         for end in self.ends:
             self.idle.put(end)
-        self.close = weakref.finalize(self, dismiss, os.getpid(), self.ends, self.ids)  # at the latest when all ends
 
     def hire(self) -> None:
         """Fork one; this process keeps one end of a pair of sockets, the worker the other."""
