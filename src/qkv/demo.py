@@ -108,7 +108,7 @@ def settings(out: Path, known: Dictionary, model: str, minutes: float, seed: int
         "model": SIZES[model] | ({"dropout": 0.1} if long else {}),
         "objective": {"label_smoothing": 0.1 if long else 0.0},
         "training": {
-            "minutes": minutes, "learning_rate": 1.5e-3 if long else 3e-3, "schedule": "cosine(warmup=200)",
+            "minutes": minutes, "learning_rate": 2e-3 if long else 3e-3, "schedule": "cosine(warmup=200)",
             "validate_every": 1000, "bleu_sentences": 0, "patience": 0,
             "average": "running(decay=0.998)" if long else "running(decay=0.99)",
         },
