@@ -35,28 +35,9 @@ FULL: Runs = [
     ("decode.py", ["--preset", "base", "--rounds", "3"]),
     ("start.py", ["--preset", "small", "--rounds", "2"]),
     ("start.py", ["--preset", "base", "--rounds", "1", "--beam", "4", "--lines", "1000"]),
-    (
-        "growth.py",
-        [
-            "--preset",
-            "small",
-            "--rounds",
-            "1",
-            "--lengths",
-            "16",
-            "64",
-            "--batches",
-            "1024",
-            "4096",
-            "--vocabularies",
-            "8000",
-            "32000",
-            "--pairs",
-            "100000",
-            "400000",
-        ],
-    ),
-]
+    ("growth.py", ["--preset", "small", "--rounds", "1", "--lengths", "16", "64", "--batches", "1024", "4096",
+                   "--vocabularies", "8000", "32000", "--pairs", "100000", "400000"]),
+]  # fmt: skip
 
 
 def run(file: str, flags: list[str]) -> str:

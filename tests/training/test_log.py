@@ -9,6 +9,7 @@ import pytest
 
 import qkv
 from qkv.config import merge
+from qkv.training.display import duration
 from qkv.training.log import Log
 
 FIGURES = {"epoch": 0.5, "learning_rate": 0.1, "gradient": 1.0, "seconds": 0.1}
@@ -116,3 +117,12 @@ def test_nothing_to_draw_is_told_and_no_error(tmp_path: Path) -> None:
     log = Log(tmp_path, 0)
     assert "nothing to draw" in log.draw()
     log.close()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-1.2, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (3599, "59 min 59 s"), (3660, "1 h 01 min")],
+)
+def test_how_long_something_takes(seconds: float, said: str) -> None:
+    """What was estimated may be over: there is no time below none."""
+    assert duration(seconds) == said

@@ -31,7 +31,7 @@ def gradients(recompute: bool) -> tuple[float, list[torch.Tensor], int]:
         loss = objective.loss(model(src, tgt[:, :-1]), tgt[:, 1:]).total
     during = kept[0]
     loss.backward()
-    return float(loss), [parameter.grad for parameter in model.parameters()], during
+    return loss.item(), [parameter.grad for parameter in model.parameters()], during
 
 
 def test_recomputed_blocks_have_the_same_gradients_and_keep_less() -> None:

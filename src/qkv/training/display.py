@@ -84,7 +84,7 @@ class Display:
 
 
 def duration(seconds: float) -> str:
-    seconds = round(seconds)
+    seconds = max(round(seconds), 0)  # what was estimated may be over
     if seconds < 60:
         return f"{seconds} s"
     if seconds < 3600:
