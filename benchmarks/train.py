@@ -201,7 +201,7 @@ def race(
         file = Path(folder) / "batches.safetensors"
         named = [(f"{side}.{i}", one) for i, batch in enumerate([largest, *batches])
                  for side, one in (("src", batch.src), ("tgt", batch.tgt))]  # fmt: skip
-        save_file({name: tensor.contiguous() for name, tensor in named}, file)
+        save_file({name: tensor.clone() for name, tensor in named}, file)  # growth gives one batch several times
         runs = {str(who): Apart(who, sizes, file, threads) for who in everyone}
         seconds = by_turns(runs, rounds)
         return seconds, [run.end() for run in runs.values()]

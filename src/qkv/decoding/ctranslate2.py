@@ -1,5 +1,6 @@
 """CTranslate2 as an engine: the same searches in C++, on a CTranslate2 folder inside the model folder."""
 
+import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -33,8 +34,8 @@ class CTranslate2:
     def __init__(self, folder: Path, model: Model, tokenizer: Tokenizer, device: str = "cpu") -> None:
         """`folder` is what `qkv export --to ctranslate2` wrote of this model; it is read whole."""
         self.library = need("ctranslate2", "qkv[ctranslate2]")
-        kind, workers = "cuda" if device.startswith("cuda") else "cpu", torch.get_num_threads()
-        self.translator = self.library.Translator(str(folder), device=kind, inter_threads=workers, intra_threads=1)
+        kind, self.workers = "cuda" if device.startswith("cuda") else "cpu", torch.get_num_threads()
+        self.translator = self.library.Translator(str(folder), device=kind, inter_threads=self.workers, intra_threads=1)
         self.native, self.max_length = Native(model), model.config.max_length
         self.words = tokenizer.vocabulary()
         self.ids = {word: number for number, word in enumerate(self.words)}
@@ -61,6 +62,7 @@ class CTranslate2:
         results = self.translator.translate_batch(
             self.spell(sources), beam_size=how.beam, num_hypotheses=how.beam, length_penalty=POWER, return_scores=True,
             max_input_length=0, min_decoding_length=0, max_decoding_length=limit,
+            max_batch_size=math.ceil(len(sources) / self.workers),  # or one worker would have them all
         )  # fmt: skip
         alpha, found = how.alpha if how.beam > 1 else 0.0, []
         for result in results:
