@@ -81,12 +81,17 @@ def test_auto_measures_says_and_remembers(qkv: Any, copy: Path) -> None:
     assert qkv("quantize", copy, "--bound", "3").code == 0
     first = qkv("translate", "1 2", "--model", copy, "--engine", "auto")
     kept = json.loads((copy / "engine.json").read_text())
-    assert set(kept["tokens_per_second"]) == set(kept["candidates"]) >= {"native", "int8"}
+    in_bytes = {"int8", "ctranslate2-int8"}
+    assert set(kept["tokens_per_second"]) == set(kept["candidates"]) == {"native", "ctranslate2"} | in_bytes
     assert kept["engine"] == max(kept["tokens_per_second"], key=kept["tokens_per_second"].get)
     assert f"engine {kept['engine']} is the fastest here" in first.err
     second = qkv("translate", "1 2", "--model", copy, "--engine", "auto")
     assert "fastest" not in second.err
     assert second.out == first.out
+    (copy / "int8.safetensors").unlink()
+    qkv("translate", "1 2", "--model", copy, "--engine", "auto")
+    kept = json.loads((copy / "engine.json").read_text())
+    assert set(kept["candidates"]) == {"native", "ctranslate2"}, "8 bits only after qkv quantize"
 
 
 def test_auto_believes_only_what_was_measured_here(qkv: Any, copy: Path) -> None:

@@ -55,6 +55,20 @@ def test_ctranslate2_searches_as_we_do(engine: CTranslate2, variant: Transformer
             assert other.ended == own.ended
 
 
+def test_ctranslate2_in_8_bits_scores_as_the_library_does(
+    engine: CTranslate2, variant: Transformer, tokenizer: Tokenizer, tmp_path: Path, sources: Sources
+) -> None:
+    """The same folder, computed in bytes: other numbers than in float32, and those of CTranslate2 itself."""
+    rounded = CTranslate2(tmp_path, variant, tokenizer, compute="int8")
+    assert (engine.name, rounded.name) == ("ctranslate2", "ctranslate2-int8")
+    own = engine.library.Translator(str(tmp_path), compute_type="int8", intra_threads=1)
+    found, exact = (one.searched(sources, Search(beam=1), 20) for one in (rounded, engine))
+    lengths = {"min_decoding_length": 0, "max_decoding_length": 20}
+    theirs = own.translate_batch(rounded.spell(sources), beam_size=1, **lengths)
+    assert [some[0].tokens for some in found] == [rounded.read(result.hypotheses[0]) for result in theirs]
+    assert [some[0].log_probability for some in found] != [some[0].log_probability for some in exact]
+
+
 @given(st.integers(2, 5), st.floats(0, 5), st.randoms(use_true_random=False))
 def test_the_best_is_never_among_those_that_ctranslate2_drops(beam: int, alpha: float, rng: random.Random) -> None:
     """As a search leaves them: fewer than `beam` ended before the last step, and some, up to `beam`, in it."""

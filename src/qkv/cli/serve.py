@@ -72,8 +72,8 @@ def serve(
     device
         cpu, cuda or mps.
     engine
-        What searches: native, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2, or
-        auto: the fastest here.
+        What searches: native, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
+        ctranslate2-int8, or auto: the fastest here.
     """
     try:
         from qkv import serving

@@ -95,8 +95,8 @@ def translate(
     device
         cpu, cuda or mps.
     engine
-        What searches: native, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2, or
-        auto: the fastest here.
+        What searches: native, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
+        ctranslate2-int8, or auto: the fastest here.
     """
     kept = compiled(protect or [])
     translator = Translator.load(model, device, engine)
@@ -225,8 +225,8 @@ def score(
     device
         cpu, cuda or mps.
     engine
-        What searches: native, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2, or
-        auto: the fastest here.
+        What searches: native, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
+        ctranslate2-int8, or auto: the fastest here.
     """
     if model.is_dir() and tasks.task_of(model) != "translate":
         return score_task(model, files, device, as_json=json)

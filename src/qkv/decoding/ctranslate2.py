@@ -1,6 +1,5 @@
 """CTranslate2 as an engine: the same searches in C++, on a CTranslate2 folder inside the model folder."""
 
-import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from qkv.models import Model
 from qkv.text.tokenizer import Tokenizer
 
 POWER = 1e-6  # of length^POWER, CTranslate2's penalty: log p alone decides; with 0 it would stop by another rule
+BATCH = 32  # sentences at a time: more of them leave the cache
 
 
 class CTranslate2:
@@ -29,22 +29,28 @@ class CTranslate2:
     blocked tokens out of the softmax, so that beams rank otherwise) and samples (CTranslate2 takes a seed only once).
     """
 
-    name = "ctranslate2"
+    def __init__(
+        self, folder: Path, model: Model, tokenizer: Tokenizer, device: str = "cpu", compute: str = "default"
+    ) -> None:
+        """`folder` is what `qkv export --to ctranslate2` wrote of this model; it is read whole.
 
-    def __init__(self, folder: Path, model: Model, tokenizer: Tokenizer, device: str = "cpu") -> None:
-        """`folder` is what `qkv export --to ctranslate2` wrote of this model; it is read whole."""
+        `compute` is how CTranslate2 computes: "int8", for example; by default as the folder was written.
+        """
         self.library = need("ctranslate2", "qkv[ctranslate2]")
-        kind, self.workers = "cuda" if device.startswith("cuda") else "cpu", torch.get_num_threads()
-        self.translator = self.library.Translator(str(folder), device=kind, inter_threads=self.workers, intra_threads=1)
+        self.translator = self.library.Translator(
+            str(folder), device="cuda" if device.startswith("cuda") else "cpu", compute_type=compute,
+            inter_threads=torch.get_num_threads(), intra_threads=1,
+        )  # fmt: skip
+        self.name = "ctranslate2" if compute == "default" else f"ctranslate2-{compute}"
         self.native, self.max_length = Native(model), model.config.max_length
         self.words = tokenizer.vocabulary()
         self.ids = {word: number for number, word in enumerate(self.words)}
 
     @classmethod
-    def open(cls, path: Path, loaded: Loaded, device: str = "cpu") -> "CTranslate2":
+    def open(cls, path: Path, loaded: Loaded, device: str = "cpu", compute: str = "default") -> "CTranslate2":
         """The engine of a model folder, whose CTranslate2 folder is written first if there is none of these weights."""
         with prepared(path, loaded) as folder:
-            return cls(folder, loaded.model, loaded.tokenizer, device)
+            return cls(folder, loaded.model, loaded.tokenizer, device, compute)
 
     def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
         if no_repeat or how.sampling or how.alpha < 0:
@@ -62,7 +68,7 @@ class CTranslate2:
         results = self.translator.translate_batch(
             self.spell(sources), beam_size=how.beam, num_hypotheses=how.beam, length_penalty=POWER, return_scores=True,
             max_input_length=0, min_decoding_length=0, max_decoding_length=limit,
-            max_batch_size=math.ceil(len(sources) / self.workers),  # or one worker would have them all
+            max_batch_size=BATCH,
         )  # fmt: skip
         alpha, found = how.alpha if how.beam > 1 else 0.0, []
         for result in results:

@@ -22,6 +22,7 @@ ENGINES: dict[str, Callable[[Path, Loaded, str], Engine]] = {
     "native": lambda path, loaded, device: native(loaded.model, device),
     "int8": open_int8,
     "ctranslate2": CTranslate2.open,
+    "ctranslate2-int8": lambda path, loaded, device: CTranslate2.open(path, loaded, device, "int8"),
     "plain": lambda path, loaded, device: Native(loaded.model),
     "auto": lambda path, loaded, device: auto(path, loaded, device),
 }
@@ -36,8 +37,9 @@ def auto(path: Path, loaded: Loaded, device: str) -> Engine:
     """The fastest of the engines that folder and machine have; 8 bits only where `qkv quantize` has made them."""
     names = ["native"]
     if device == "cpu" and isinstance(loaded.model, Transformer) and is_standard(loaded.model):
-        names += ["int8"] * (path / QUANTISED).exists()
-        names += ["ctranslate2"] * bool(find_spec("ctranslate2"))
+        has_bytes, has_library = (path / QUANTISED).exists(), bool(find_spec("ctranslate2"))
+        names += ["int8"] * has_bytes + ["ctranslate2"] * has_library
+        names += ["ctranslate2-int8"] * (has_bytes and has_library)
     if len(names) == 1:
         return open_engine("native", path, loaded, device)
     return fastest(path, loaded, {name: partial(open_engine, name, path, loaded, device) for name in names})
