@@ -67,6 +67,8 @@ def test_ctranslate2_in_8_bits_scores_as_the_library_does(
     theirs = own.translate_batch(rounded.spell(sources), beam_size=1, **lengths)
     assert [some[0].tokens for some in found] == [rounded.read(result.hypotheses[0]) for result in theirs]
     assert [some[0].log_probability for some in found] != [some[0].log_probability for some in exact]
+    with pytest.raises(InputError, match="cannot compute in int8_float16 on this cpu; use ctranslate2"):
+        CTranslate2(tmp_path, variant, tokenizer, compute="int8_float16")
 
 
 @given(st.integers(2, 5), st.floats(0, 5), st.randoms(use_true_random=False))

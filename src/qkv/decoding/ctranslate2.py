@@ -10,6 +10,7 @@ import torch
 from qkv.convert import digest, exporting, mark, need
 from qkv.decoding.engine import Native, Search, longest_targets
 from qkv.decoding.hypothesis import Hypothesis, length_penalty
+from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.models import Model
 from qkv.text.tokenizer import Tokenizer
@@ -37,10 +38,13 @@ class CTranslate2:
         `compute` is how CTranslate2 computes: "int8", for example; by default as the folder was written.
         """
         self.library = need("ctranslate2", "qkv[ctranslate2]")
-        self.translator = self.library.Translator(
-            str(folder), device="cuda" if device.startswith("cuda") else "cpu", compute_type=compute,
-            inter_threads=torch.get_num_threads(), intra_threads=1,
-        )  # fmt: skip
+        kind, workers = "cuda" if device.startswith("cuda") else "cpu", torch.get_num_threads()
+        try:
+            self.translator = self.library.Translator(
+                str(folder), device=kind, compute_type=compute, inter_threads=workers, intra_threads=1
+            )
+        except ValueError:
+            raise InputError(f"CTranslate2 cannot compute in {compute} on this {kind}; use ctranslate2") from None
         self.name = "ctranslate2" if compute == "default" else f"ctranslate2-{compute}"
         self.native, self.max_length = Native(model), model.config.max_length
         self.words = tokenizer.vocabulary()
