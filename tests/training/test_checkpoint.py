@@ -176,12 +176,14 @@ def test_no_checkpoint_at_all_is_a_new_run(workshop: Any) -> None:
     assert workshop.trainer().resume() is False
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_resuming_brings_everything_back(
+    optimizer: str,
     workshop: Any,
     weights: Callable[[Any], dict[str, Tensor]],
     same: Callable[[dict[str, Tensor], dict[str, Tensor]], bool],
 ) -> None:
-    settings = {"steps": 9, "average": "last(n=2)", "validate_every": 4, "clip": 0.5}
+    settings = {"steps": 9, "average": "last(n=2)", "validate_every": 4, "clip": 0.5, "optimizer": optimizer}
     first = workshop.trainer(model=workshop.model(dropout=0.3), **settings)
     first.run()
     rng = torch.get_rng_state()
@@ -195,6 +197,10 @@ def test_resuming_brings_everything_back(
     one, other = (trainer.optimizer.state_dict()["state"] for trainer in (first, second))
     assert one.keys() == other.keys()
     assert all(same(one[i], other[i]) for i in one)
+    for trainer in (first, second):  # and both go on alike
+        torch.set_rng_state(rng)
+        trainer.step([trainer.batches.largest()])
+    assert same(weights(second.model), weights(first.model))
 
 
 def test_the_same_moment_is_not_written_twice(workshop: Any) -> None:

@@ -31,7 +31,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"training": {"steps": "many"}}, "training.steps: Input should be a valid integer (given: 'many')"),
     ({"training": {"steps": 1.5}}, "training.steps: Input should be a valid integer"),
     ({"training": {"learning_rate": "1e-3"}}, "training.learning_rate: Input should be a valid number (given: '1e-3')"),
-    ({"training": {"optimizer": "sgd"}}, "training.optimizer: Input should be 'adamw' or 'adam' (given: 'sgd')"),
+    (
+        {"training": {"optimizer": "sgd"}},
+        "training.optimizer: Input should be 'adamw', 'adam' or 'muon' (given: 'sgd')",
+    ),
     ({"data": {"doctor": {"drop_copies": 1}}}, "data.doctor.drop_copies: Input should be a valid boolean (given: 1)"),
     ({"train": "pairs.tsv"}, "train: Input should be a valid array (given: 'pairs.tsv')"),
     ({"train": [1]}, "train.0: Input should be a valid string (given: 1)"),
@@ -111,7 +114,7 @@ SETTINGS = st.builds(
     objective=st.builds(Translation, label_smoothing=SHARE),
     training=st.builds(
         TrainingConfig, learning_rate=POSITIVE, epsilon=POSITIVE, weight_decay=POSITIVE, minutes=POSITIVE,
-        epochs=st.floats(0, 1e18), steps=COUNT, beta1=SHARE, device=TEXT, optimizer=st.sampled_from(["adam", "adamw"]),
+        epochs=st.floats(0, 1e18), steps=COUNT, beta1=SHARE, device=TEXT, optimizer=st.sampled_from(["adam", "muon"]),
         schedule=st.sampled_from(["noam", "cosine(warmup=3, floor=0.1)"]),
     ),
 )  # fmt: skip

@@ -53,8 +53,9 @@ class DataConfig(TextConfig):
 class TrainingConfig:
     """How weights are learned, and when to stop."""
 
-    optimizer: Literal["adamw", "adam"] = setting(
-        "adamw", "adam, or adamw (its weight decay is apart from the gradient)"
+    optimizer: Literal["adamw", "adam", "muon"] = setting(
+        "adamw",
+        "adam, adamw (its weight decay is apart from the gradient), or muon (matrices move by orthogonal steps)",
     )
     learning_rate: float = setting(1e-3, "the highest learning rate, multiplied by the schedule")
     schedule: str = setting(

@@ -22,6 +22,7 @@ from qkv.objectives import Objective
 from qkv.training import checkpoint
 from qkv.training.averaging import AVERAGES, averaged
 from qkv.training.device import choose_device, choose_precision
+from qkv.training.optimizers import build_optimizer
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
 
@@ -56,7 +57,7 @@ class Hooks:
 
 
 class Trainer:
-    """Adam on an objective, under a schedule, with averaged weights, validations, checkpoints and early stopping."""
+    """An optimiser on an objective, with a schedule, averaged weights, validations, checkpoints and early stopping."""
 
     def __init__(
         self, model: nn.Module, objective: Objective, batches: Stream, c: TrainingConfig, hooks: Hooks
@@ -71,11 +72,7 @@ class Trainer:
         for module in model.modules():
             if isinstance(module, Stack):
                 module.recompute = c.recompute
-        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[c.optimizer]
-        self.optimizer = kind(
-            model.parameters(), lr=c.learning_rate, betas=(c.beta1, c.beta2), eps=c.epsilon,
-            weight_decay=c.weight_decay, fused=self.device.type in ("cpu", "cuda"),
-        )  # fmt: skip
+        self.optimizer = build_optimizer(model, c, self.device, self.precision)
         self.schedule = build(SCHEDULES, c.schedule)
         self.average = build(AVERAGES, c.average)
         self.now = Progress()

@@ -1,0 +1,96 @@
+"""What turns gradients into steps: Adam, AdamW and Muon."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from qkv.layers import Embedding, Vocabulary
+from qkv.positions import Position
+from qkv.training.settings import TrainingConfig
+
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a quintic, steep at 0: five rounds bring singular values near 1
+ROUNDS = 5
+MOMENTUM = 0.95
+LIKE_ADAM = 0.2  # root mean square of Adam's steps, so that both kinds share one learning rate (Liu et al. 2025)
+
+
+def build_optimizer(
+    model: nn.Module, c: TrainingConfig, device: torch.device, precision: torch.dtype
+) -> torch.optim.Optimizer:
+    """The optimiser that the settings name, over all of a model's parameters."""
+    settings: dict[str, Any] = {
+        "lr": c.learning_rate, "betas": (c.beta1, c.beta2), "eps": c.epsilon, "weight_decay": c.weight_decay,
+        "fused": device.type in ("cpu", "cuda"),
+    }  # fmt: skip
+    if c.optimizer == "muon":
+        inner = matrices(model)
+        rest = [parameter for parameter in model.parameters() if all(parameter is not each for each in inner)]
+        groups: list[dict[str, Any]] = [{"params": inner, "orthogonal": precision}, {"params": rest}]
+        return Muon(groups, **settings)
+    kind = torch.optim.Adam if c.optimizer == "adam" else torch.optim.AdamW
+    return kind(model.parameters(), **settings)
+
+
+def matrices(model: nn.Module) -> list[nn.Parameter]:
+    """The weights that multiply vectors: all matrices but the tables of tokens and of positions."""
+    tables = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, Embedding | nn.Embedding | Vocabulary | Position)
+        for parameter in module.parameters()
+    }
+    return [each for each in model.parameters() if each.ndim == 2 and id(each) not in tables]
+
+
+class Muon(torch.optim.AdamW):
+    """Jordan et al. 2024: a matrix moves by the orthogonal matrix nearest to its momentum; the rest moves by AdamW.
+
+    M <- mu M + (1 - mu) G;  W <- W - lr 0.2 sqrt(max(rows, columns)) orthogonal((1 - mu) G + mu M)
+
+    All directions of a matrix move equally far, also those whose gradients are small. The matrices are the parameters
+    of groups with "orthogonal", the number format to compute in. The steps are those of torch.optim.Muon, but
+    matrices of one shape are computed together.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            if "orthogonal" in group:
+                shapes: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}
+                for weight in group["params"]:
+                    if weight.grad is not None:
+                        shapes.setdefault(weight.shape, []).append((weight, weight.grad))
+                        weight.grad = None  # AdamW passes over what has none
+                for alike in shapes.values():
+                    self.move(alike, group["lr"], group["weight_decay"], group["orthogonal"])
+        super().step(closure)
+
+    def move(self, alike: list[tuple[Tensor, Tensor]], rate: float, decay: float, precision: torch.dtype) -> None:
+        """One step of weights of one shape, given with their gradients."""
+        ahead = []
+        for weight, gradient in alike:
+            if not self.state[weight]:  # named as Adam names its own, which reads them when a run goes on
+                self.state[weight] = {"step": torch.tensor(0.0), "exp_avg": torch.zeros_like(weight)}
+            momentum = self.state[weight]["exp_avg"].lerp_(gradient, 1 - MOMENTUM)
+            ahead.append(gradient.lerp(momentum, MOMENTUM))
+        moves = orthogonal(torch.stack(ahead).to(precision))  # (N, rows, columns)
+        far = rate * LIKE_ADAM * math.sqrt(max(moves.shape[1:]))
+        for (weight, _), move in zip(alike, moves, strict=True):
+            weight.mul_(1 - rate * decay).add_(move, alpha=-far)
+
+
+def orthogonal(x: Tensor) -> Tensor:
+    """(N, rows, columns) -> U V^T of each one's singular value decomposition U S V^T, nearly, by products alone.
+
+    X <- a X + b (X X^T) X + c (X X^T)^2 X acts on the singular values as s <- a s + b s^3 + c s^5.
+    """
+    a, b, c = NEWTON_SCHULZ
+    upright = x.shape[-2] > x.shape[-1]
+    x = x.mT if upright else x
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)  # so that no singular value is above 1
+    for _ in range(ROUNDS):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x.mT if upright else x
