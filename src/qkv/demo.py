@@ -99,6 +99,7 @@ def settings(out: Path, known: Dictionary, model: str, minutes: float, seed: int
     tokenizer = Tokenizer.train(lines, vocab_size=1000, alphabet="abcdefghijklmnopqrstuvwxyz' ")
     tokenizer.save(out / "data" / "tokenizer.json")
     long = minutes > 10
+    optimizer, rate = ("muon", 6e-3) if model == "transformer" else ("adamw", 3e-3)
     return {
         "data": {
             "tokenizer": str(out / "data" / "tokenizer.json"), "batch_tokens": 2048, "seed": seed,
@@ -108,7 +109,8 @@ def settings(out: Path, known: Dictionary, model: str, minutes: float, seed: int
         "model": SIZES[model] | ({"dropout": 0.1} if long else {}),
         "objective": {"label_smoothing": 0.1 if long else 0.0},
         "training": {
-            "minutes": minutes, "learning_rate": 2e-3 if long else 3e-3, "schedule": "cosine(warmup=200)",
+            "minutes": minutes, "optimizer": optimizer, "learning_rate": rate * 2 / 3 if long else rate,
+            "schedule": "cosine(warmup=200)",
             "validate_every": 1000, "bleu_sentences": 0, "patience": 0,
             "average": "running(decay=0.998)" if long else "running(decay=0.99)",
         },
