@@ -1,5 +1,6 @@
 """Files are replaced whole or not at all, and nothing half-written stays behind."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -135,3 +136,16 @@ def test_a_lock_is_held_by_one_and_falls_with_its_process(tmp_path: Path) -> Non
     with alone(lock, "taken"):
         pass
     assert not lock.exists()
+
+
+def test_a_file_system_without_locks_is_not_taken_for_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with alone(tmp_path / "a.lock", "taken"):
+        pass

@@ -1,6 +1,7 @@
 """A model folder loads as what was saved, and whatever is wrong with it is one sentence."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,25 @@ def test_saving_twice_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
     files = sorted(path.name for path in saved.iterdir())
     assert files == sorted(path.name for path in (tmp_path / "twin").iterdir())
     assert all((saved / name).read_bytes() == (tmp_path / "twin" / name).read_bytes() for name in files)
+
+
+def test_whoever_may_read_one_file_may_read_all(saved: Path) -> None:
+    assert len({path.stat().st_mode for path in saved.iterdir()}) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only where files have owners")
+def test_weights_that_may_not_be_read_are_said(saved: Path) -> None:
+    (saved / "model.safetensors").chmod(0)
+    user = os.geteuid()
+    if user == 0:  # who may read everything
+        for path in (saved, *saved.parents[:3]):
+            path.chmod(0o755)
+        os.seteuid(65534)
+    try:
+        with pytest.raises(InputError, match=r"model.safetensors may not be read by this user; give .*chmod a\+r"):
+            folder.load_weights(saved / "model.safetensors")
+    finally:
+        os.seteuid(user)
 
 
 def test_other_tools_find_the_special_tokens(saved: Path) -> None:

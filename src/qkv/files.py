@@ -58,7 +58,10 @@ def write_json(path: Path, data: Any) -> None:
 def write_with(path: Path, write: Callable[[Path], object]) -> None:
     """For a library that wants a path: write_with(path, lambda p: save_file(tensors, p))."""
     with replacing(path) as temporary:
+        temporary.touch()
+        mode = temporary.stat().st_mode  # as of any new file; safetensors makes one that only its owner may read
         write(temporary)
+        temporary.chmod(mode)
 
 
 @contextmanager
@@ -74,8 +77,10 @@ def alone(path: Path, otherwise: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             held = os.fstat(file.fileno()).st_ino == path.stat().st_ino  # not one that its last holder just removed
-        except OSError:
+        except (BlockingIOError, FileNotFoundError):
             held = False
+        except OSError:  # some network file systems have no locks
+            held = True
         if not held:
             raise InputError(otherwise)
         try:

@@ -133,10 +133,13 @@ def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    if not path.exists():
-        raise InputError(f"{path} is missing; copy the whole model folder again, or train again")
     try:
+        path.open("rb").close()  # safetensors would call every reason "No such file"
         return load_file(path)
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing; copy the whole model folder again, or train again") from None
+    except PermissionError:
+        raise InputError(f"{path} may not be read by this user; give it the right to, with chmod a+r") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path} is damaged ({error}); copy the whole model folder again") from None
 

@@ -17,14 +17,15 @@ def peak_memory() -> int | None:
     if torch.cuda.is_available() and (most := torch.cuda.max_memory_allocated()):
         return most
     status = Path("/proc/self/status")
-    if status.exists():  # Linux, whose getrusage counts what the parent had before this process began
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return 1024 * int(line.split()[1])
+    lines = status.read_text().splitlines() if status.exists() else []
+    if line := next((line for line in lines if line.startswith("VmHWM:")), None):
+        return 1024 * int(line.split()[1])  # Linux, whose getrusage counts what the parent had before this process
     try:
         import resource
     except ImportError:  # not on Windows
         return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def keep_freed_memory() -> None:

@@ -100,6 +100,7 @@ def test_info(qkv: Run, model: Path) -> None:
     table = dict(line.split(maxsplit=1) for line in qkv("info", model).lines)
     assert table.keys() == {name for name, value in facts.items() if value not in ("", [])}
     assert table["parameters"].strip() == f"{parameters:,}"
+    assert table["attention_bias"].strip() == "False"
 
 
 @pytest.mark.parametrize("form", ["the last of a run", "folders"])
@@ -115,6 +116,15 @@ def test_average_is_the_mean(form: str, qkv: Run, model: Path, tmp_path: Path) -
         torch.testing.assert_close(weight, (first[name].double() + second[name].double()).div(2).float())
     assert any(not torch.equal(mean[name], second[name]) for name in mean)
     assert qkv("translate", "7", "--model", "mean").out.strip()
+
+
+def test_an_average_takes_no_models_place(qkv: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text("{}")
+    result = qkv("average", model, "--out", "mine")
+    sentence = "qkv: mine holds a model, which is not overwritten; give --out the name of a new folder\n"
+    assert (result.code, result.err) == (1, sentence)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["config.json"]
 
 
 def test_check_tells_what_training_would_drop(qkv: Run, tmp_path: Path) -> None:

@@ -157,3 +157,12 @@ def test_a_run_goes_on_keeps_its_settings_and_can_begin_anew(
     assert anew.code == 0
     assert "100 pairs read" in anew.err
     assert "going on" not in anew.err
+
+
+def test_the_doctors_rules_are_flags(qkv: Run, tmp_path: Path, pairs: Pairs, small: list[str]) -> None:
+    write_tsv(tmp_path / "pairs.tsv", [*pairs[:40], *[(f"copy {n}", f"copy {n}") for n in range(60)]])
+    command = ["train", "pairs.tsv", *small, "--steps", "1"]
+    refused = qkv(*command)
+    assert refused.code == 1
+    assert "set data.doctor.max_dropped = 1 to go on with the 40 that are left" in refused.err
+    assert qkv(*command, "--data.doctor.max-dropped", "1").code == 0

@@ -155,6 +155,14 @@ def test_nothing_is_written_before_a_mistake_is_found(
     assert not (recipe.parent / "out").exists()
 
 
+def test_a_model_that_is_only_a_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('train = ["pairs.tsv"]\nmodel = "transformer"\n')
+    with pytest.raises(
+        InputError, match=r"a\.toml: model is 'transformer'; write its settings below a line \[model\]$"
+    ):
+        compare(tmp_path / "a.toml", vary=["position=none"], out=tmp_path / "out")
+
+
 # -- the paper's Table 3 ---------------------------------------------------------------------------------------------
 
 # Table 3 of the paper: millions of parameters, where a row prints them; rows that print none have those of base, 65.

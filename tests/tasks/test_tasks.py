@@ -15,6 +15,7 @@ from qkv import cli, folder, tasks
 from qkv.config import read_toml
 from qkv.errors import InputError
 from qkv.evaluation import class_scores
+from qkv.files import remove
 from qkv.models import MODELS
 from qkv.tasks import TASKS
 
@@ -66,6 +67,19 @@ def test_a_run_that_stopped_goes_on_as_if_it_never_had(train: Path, valid: Path,
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
     assert not same(other, weights(tmp_path / "parts"))
     assert whole.best == more.best
+
+
+def test_a_restart_replaces_the_old_run_and_a_mistake_in_it_does_not(train: Path, tmp_path: Path) -> None:
+    out, few = tmp_path / "model", {**STEPS, "steps": 3}
+    tasks.train(train, out=out, **SMALL, training=few)
+    with pytest.raises(InputError, match="there is no file"):
+        tasks.train(tmp_path / "no.tsv", out=out, restart=True, **SMALL, training=few)
+    assert (out / "training" / "checkpoints" / "step-00000003").exists()
+    tasks.train(train, out=out, restart=True, **SMALL, training={**few, "steps": 1})
+    assert [path.name for path in (out / "training" / "checkpoints").iterdir()] == ["step-00000001"]
+    remove(out / "training")
+    with pytest.raises(InputError, match="already holds a model; give a new --out, or --restart to replace it"):
+        tasks.train(train, out=out, **SMALL, training=few)
 
 
 def test_results_stand_beside_the_baselines(
@@ -195,6 +209,10 @@ def test_every_task_is_whole() -> None:
         (
             {"task": "classify", "model": {"n_classes": 5}},
             "model.n_classes is 5, but the data asks for 2; leave it out",
+        ),
+        (
+            {"task": "classify", "training": {"best_by": "bleu"}},
+            "settings: training.best_by is bleu, but the task 'classify' has loss and accuracy; give one of them",
         ),
         ({"architecture": "hierarchical"}, "settings: unknown architecture 'hierarchical'"),
     ],

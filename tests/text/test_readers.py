@@ -85,6 +85,7 @@ msgstr "Bis bald."
 """
 
 UNIT = '<tu><tuv xml:lang="{}"><seg>x</seg></tuv><tuv xml:lang="{}"><seg>y</seg></tuv></tu>'
+HEADED = '<tmx><header srclang="{}"/><body>{}</body></tmx>'
 
 FILES = {
     ".tsv": "".join(f"{source}\t{target}\n" for source, target in PAIRS),
@@ -184,8 +185,6 @@ def test_any_lines_come_back(tmp_path_factory: pytest.TempPathFactory, lines: li
         (["train.src", "train.tgt"], (None, None)),
         (["english.txt", "german"], (None, None)),
         (["train.en", "train.qq"], ("en", None)),
-        (["train.tsv"], (None, None)),
-        (["a.tsv", "b.tsv"], (None, None)),
     ],
 )
 def test_file_names_tell_the_languages(names: list[str], codes: tuple[str | None, str | None]) -> None:
@@ -237,6 +236,43 @@ def test_the_header_of_a_tmx_may_add_a_region(tmp_path: Path) -> None:
     units = UNIT.format("de", "en") * 2
     path = write(tmp_path / "t.tmx", f'<tmx><header srclang="en-US"/><body>{units}</body></tmx>')
     assert texts(path, source=None, target=None) == [("y", "x")] * 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "codes"),
+    [
+        (("a.tsv", "en\tde\nx\ty\n"), ("b.tsv", "de\ten\ny\tx\n"), ("en", "de")),
+        (("a.csv", "de-AT,en-GB\nx,y\n"), ("b.tmx", HEADED.format("en", UNIT.format("de", "en-US"))), ("de", "en")),
+        (("a.tmx", HEADED.format("en", UNIT.format("en", "de"))),
+         ("b.tmx", HEADED.format("de", UNIT.format("en", "de"))), ("en", "de")),
+        (("a.tmx", HEADED.format("en-US", UNIT.format("en-US", "en-GB"))), ("b.tsv", "en-GB\ten-US\ny\tx\n"),
+         ("en-US", "en-GB")),
+        (("a.tsv", "source\ttarget\nx\ty\n"), ("b.tsv", "x\ty\n"), (None, None)),
+    ],
+)  # fmt: skip
+def test_the_first_file_that_names_languages_settles_the_direction_of_all(
+    tmp_path: Path, first: tuple[str, str], second: tuple[str, str], codes: tuple[str | None, str | None]
+) -> None:
+    paths = [write(tmp_path / name, content) for name, content in (first, second)]
+    assert languages(paths) == codes
+    assert texts(*paths, source=None, target=None) == [("x", "y")] * 2
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "t.csv"])
+def test_a_file_that_begins_with_nothing_names_no_languages(tmp_path: Path, name: str) -> None:
+    for content in ("", "\n", "alone\n"):
+        assert languages([write(tmp_path / name, content)]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "codes"),
+    [("de", None, ("de", "en")), (None, "en-US", ("de", "en-US")), ("fr", "it", ("fr", "it"))],
+)
+def test_the_language_that_is_asked_for_counts(
+    tmp_path: Path, source: str | None, target: str | None, codes: tuple[str, str]
+) -> None:
+    path = write(tmp_path / "t.tmx", HEADED.format("en", UNIT.format("en-US", "de-DE")))
+    assert languages([path], source, target) == codes
 
 
 def test_tmx_in_utf_16(tmp_path: Path) -> None:

@@ -214,3 +214,26 @@ def test_the_same_moment_is_not_written_twice(workshop: Any) -> None:
     again.resume()
     assert again.run() == "4 steps are done"
     assert path.stat().st_ino == written
+
+
+def test_ctrl_c_in_the_last_validation_loses_no_step(workshop: Any) -> None:
+    def judge(_: Any) -> dict[str, float]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        workshop.trainer(steps=5, judge=judge).run()
+    again = workshop.trainer(steps=5)
+    assert again.resume()
+    assert again.run() == "5 steps are done"
+    assert [event["step"] for event in workshop.named("train")] == [1, 2, 3, 4, 5]
+    assert again.now.best_step == 5
+
+
+def test_a_run_goes_on_with_more_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here without any: what would be set is noted."""
+    noted: list[int] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: noted.append(device))
+    checkpoint.set_random_state({"cpu": torch.get_rng_state(), "cuda0": torch.get_rng_state()})
+    assert noted == [0]

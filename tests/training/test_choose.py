@@ -1,19 +1,22 @@
 """Settings that are chosen for a person: they fit the corpus, they complete, and they leave room for other wishes."""
 
+import math
+from typing import Any
+
 import pytest
 import torch
 
 from qkv.config import merge
 from qkv.models import parameter_count
 from qkv.training.choose import Corpus, choose
-from qkv.training.settings import complete
+from qkv.training.settings import TrainingConfig, complete
 
 CPU = torch.device("cpu")
 SIZES = [20, 1_000, 29_000, 200_000, 2_000_000, 20_000_000]
 
 
-def chosen(pairs: int, *, has_limit: bool = False, device: torch.device = CPU, **more: object) -> object:
-    tree = choose(Corpus(pairs, pairs * 120), device, has_limit)
+def chosen(pairs: int, limits: dict[str, float] | None = None, device: torch.device = CPU, **more: object) -> Any:
+    tree = choose(Corpus(pairs, pairs * 120), device, TrainingConfig(**(limits or {})))
     return complete(merge({"train": ["pairs.tsv"]}, tree, more), "settings")
 
 
@@ -31,7 +34,8 @@ def test_more_data_never_gets_a_smaller_model_or_more_dropout(device: torch.devi
 @pytest.mark.parametrize("pairs", SIZES)
 def test_a_run_ends_by_itself_unless_it_has_a_limit(pairs: int) -> None:
     assert chosen(pairs).training.epochs > 0
-    assert chosen(pairs, has_limit=True).training.epochs == 0
+    for limit in ("steps", "epochs", "minutes"):
+        assert chosen(pairs, {limit: 5}).training.epochs == 0
 
 
 def test_a_small_corpus_gets_a_small_vocabulary_and_a_short_warm_up() -> None:
@@ -40,6 +44,16 @@ def test_a_small_corpus_gets_a_small_vocabulary_and_a_short_warm_up() -> None:
     assert small.training.schedule == "cosine(warmup=10)"
     assert large.training.schedule == "cosine(warmup=400)"
     assert (small.training.validate_every, large.training.validate_every) == (100, 0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "warmup"),
+    [({"steps": 300}, 30), ({"steps": 100_000}, 400), ({"epochs": 2.0}, 45), ({"epochs": 2.0, "steps": 300}, 30),
+     ({"epochs": math.inf}, 400), ({"steps": 3}, 10), ({"minutes": 1.0}, 400)],
+)  # fmt: skip
+def test_a_short_run_gets_a_short_warm_up(limits: dict[str, float], warmup: int) -> None:
+    """29,000 pairs are 226 steps an epoch."""
+    assert chosen(29_000, limits).training.schedule == f"cosine(warmup={warmup})"
 
 
 def test_what_a_person_asks_for_wins() -> None:

@@ -1,6 +1,7 @@
 """The same command goes on; another one is refused by name, unless it only says when to stop."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 import qkv
 from qkv.config import merge, read_toml
 from qkv.errors import InputError
-from qkv.training.settings import complete
+from qkv.files import remove
+from qkv.training.settings import complete, paths
 
 Again = Callable[..., Any]
 
@@ -115,6 +117,7 @@ def test_restart_begins_anew_with_other_settings(again: Again, tmp_path: Path) -
     assert read_toml(out / "training" / "recipe.toml")["training"]["learning_rate"] == 0.5
     steps = [json.loads(line)["step"] for line in (out / "training" / "log.jsonl").read_text().splitlines()]
     assert max(steps) == 2
+    assert not list(out.glob(".*"))
 
 
 def test_restart_leaves_a_folder_alone_that_no_run_made(begun: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
@@ -124,6 +127,34 @@ def test_restart_leaves_a_folder_alone_that_no_run_made(begun: tuple[Path, dict[
     (tmp_path / "training" / "thesis.txt").write_text("years of work")
     qkv.train(place / "pairs.tsv", out=tmp_path, quiet=True, restart=True, **merge(asked, {"training": {"steps": 1}}))
     assert (tmp_path / "training" / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_mistake_in_a_restart_costs_nothing_of_the_old_run(again: Again, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no file 'pirs\.tsv'"):
+        again(Path("pirs.tsv"), restart=True)
+    assert (tmp_path / "model" / "training" / "checkpoints" / "step-00000006").exists()
+    assert again(training={"steps": 7}).steps == 7
+
+
+def test_a_model_whose_run_cannot_go_on_is_not_overwritten(again: Again, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    remove(out / "training")
+    before = (out / "model.safetensors").read_bytes()
+    with pytest.raises(InputError, match="model already holds a model; give a new --out, or --restart to replace it"):
+        again(training={"steps": 2})
+    assert (out / "model.safetensors").read_bytes() == before
+    assert again(restart=True, training={"steps": 2}).steps == 2
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_new_run_inherits_no_checkpoints(again: Again, tmp_path: Path, restart: bool) -> None:
+    """Nor are they removed: without a recipe, nobody knows whose they are."""
+    (tmp_path / "model" / "training" / "recipe.toml").unlink()
+    with pytest.raises(
+        InputError, match=r"training has checkpoints but no recipe\.toml; remove it, or give a new --out"
+    ):
+        again(restart=restart)
+    assert (tmp_path / "model" / "training" / "checkpoints" / "step-00000006").exists()
 
 
 def test_a_runs_own_recipe_makes_the_same_model(begun: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
@@ -171,3 +202,23 @@ def test_what_a_killed_run_left_half_written_is_removed_and_nothing_else(again: 
     again()
     assert not [path for path in half if path.exists()]
     assert own.read_text() == "half"
+
+
+def test_a_run_that_kept_no_weights_says_so(begun: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    place, asked = begun
+    wild = {"training": {"learning_rate": 1e30, "steps": 3}}
+    with pytest.raises(InputError, match=r"no validation gave a number, so there is no model .* lower --training"):
+        qkv.train(place / "pairs.tsv", out=tmp_path / "new", quiet=True, **merge(asked, wild))
+
+
+def test_a_list_in_a_list_of_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text('train = [["a.en", "a.de"]]\n')
+    with pytest.raises(InputError, match=r"my\.toml: train\.0: Input should be a valid string"):
+        qkv.train(recipe=tmp_path / "my.toml", out=tmp_path / "new", quiet=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_a_pipe_is_refused_since_files_are_read_again(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.tsv")
+    with pytest.raises(InputError, match=r"pipe\.tsv is a pipe or a device, .* more than once; write it to a file"):
+        paths([str(tmp_path / "pipe.tsv")])

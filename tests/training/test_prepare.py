@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qkv
+from qkv import folder
 from qkv.config import merge
 from qkv.data import Corpus
+from qkv.data.validation import validation_pairs
 from qkv.errors import InputError
 from qkv.text.doctor import Rules
 from qkv.text.tokenizer import Tokenizer
@@ -51,7 +53,8 @@ def many(count: int, variants: int = 1) -> Pairs:
 
 
 @pytest.mark.parametrize(
-    ("sources", "variants", "held_out", "expected"), [(200, 3, 7, 7), (50, 1, 1000, 5), (10, 1, 3, 1)]
+    ("sources", "variants", "held_out", "expected"),
+    [(200, 3, 7, 7), (50, 1, 1000, 5), (10, 1, 3, 1), (50, 20, 1000, 5)],
 )
 def test_no_source_sentence_is_on_both_sides(
     tmp_path: Path, sources: int, variants: int, held_out: int, expected: int
@@ -64,6 +67,12 @@ def test_no_source_sentence_is_on_both_sides(
     assert len({source for source, _ in valid}) == expected  # what was asked, one in ten at the most
     assert len(valid) == expected * variants
     assert sorted(valid) == sorted(ready.valid_pairs)
+
+
+def test_one_in_ten_is_exact_in_a_large_corpus_too(tmp_path: Path) -> None:
+    path = write_tsv(tmp_path / "a.tsv", many(10_019))
+    survey = prepare.Source([path], [], [], "en", "de", Rules()).survey(lambda _: None)
+    assert sum(lot <= survey.threshold(10_000) for lot in survey.lots) == 1001
 
 
 def test_the_same_sentences_are_held_out_whatever_their_order(tmp_path: Path) -> None:
@@ -102,6 +111,47 @@ def test_what_is_in_valid_or_test_files_is_dropped_from_training_and_counted(tmp
     assert "5 pairs had a source that is also in the validation or test set: dropped" in survey.report.lines()[0]
     assert sorted(texts(ready.train, tokenizer)) == sorted(pairs[4:10] + pairs[11:])
     assert sorted(texts(ready.valid, tokenizer)) == sorted([*pairs[:4], ("only here", "nur hier")])
+
+
+def test_validation_pairs_are_examined_by_the_rules_of_the_run(tmp_path: Path) -> None:
+    long = [(source, target * 20) for source, target in many(30)]
+    train, valid = write_tsv(tmp_path / "a.tsv", many(60)), write_tsv(tmp_path / "v.tsv", [*long, *many(5)])
+
+    def kept(**rules: Any) -> int:
+        source = prepare.Source([train], [valid], [], "en", "de", Rules(**rules))
+        return len(source.survey(lambda _: None).valid)
+
+    assert (kept(max_dropped=1.0), kept(ratio_from=5000)) == (5, 35)
+    with pytest.raises(InputError, match="the validation files: 30 of 35 pairs were dropped"):
+        kept()
+
+
+def test_the_source_of_every_test_pair_is_dropped_whatever_its_target(tmp_path: Path) -> None:
+    pairs = many(60)
+    test = [(pairs[0][0], ""), (f" {pairs[1][0]}", "x" * 400), (pairs[2][0], pairs[2][0]), ("", "only a target")]
+    files = [write_tsv(tmp_path / "a.tsv", pairs)], [], [write_tsv(tmp_path / "t.tsv", test)]
+    assert prepare.Source(*files, "en", "de", Rules()).survey(lambda _: None).report.held_out == 3
+
+
+def test_validation_pairs_that_are_too_long_are_told(
+    tmp_path: Path, small: dict[str, Any], tsv: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    valid = write_tsv(tmp_path / "v.tsv", [("a valid one", "one valid a"), ("x " * 300, "y " * 300)])
+    tiny = merge(small, {"training": {"steps": 1, "bleu_sentences": 0}})
+    qkv.train(tsv, valid=[valid], out=tmp_path / "m", **tiny)
+    assert "validation: 1 pairs had over 200 tokens on a side: dropped" in capfd.readouterr().err
+
+
+def test_validation_files_are_read_in_the_direction_of_training(
+    tmp_path: Path, small: dict[str, Any], pairs: Pairs
+) -> None:
+    train = write_tsv(tmp_path / "a.tsv", [("en", "ne"), *pairs])
+    valid = write_tsv(tmp_path / "v.tsv", [("ne", "en"), ("backwards", "forwards")])
+    tiny = {key: merge(small, {"training": {"steps": 1, "bleu_sentences": 0}})[key] for key in ("model", "training")}
+    qkv.train(train, valid=[valid], out=tmp_path / "m", quiet=True, **tiny)
+    loaded = folder.load(tmp_path / "m")
+    assert (loaded.about["source"], loaded.about["target"]) == ("en", "ne")
+    assert validation_pairs(tmp_path / "m", loaded.tokenizer) == [("forwards", "backwards")]
 
 
 def test_spaces_do_not_hide_a_validation_sentence(tmp_path: Path) -> None:

@@ -19,10 +19,12 @@ from qkv.training import DataConfig, TrainingConfig
 def flags(*configs: type[Any], **more: Any) -> Any:
     """The flags of settings dataclasses: only those that are given reach the command, as a tree."""
     fields = {
-        field.name: Annotated[field.type, Parameter(help=field.metadata.get("about", ""))]
+        field.name: Annotated[
+            flags(field.type) if isinstance(field.type, type) and dataclasses.is_dataclass(field.type) else field.type,
+            Parameter(help=field.metadata.get("about", "")),
+        ]
         for config in reversed(configs)
         for field in dataclasses.fields(config)
-        if not dataclasses.is_dataclass(field.type)
     }
     make: Any = TypedDict
     return make(f"{configs[0].__name__}Flags", {**fields, **more}, total=False)
@@ -99,7 +101,7 @@ def train(
     device
         auto, cpu, cuda or mps.
     restart
-        Begin anew, even if OUT holds a run.
+        Begin anew, even if OUT holds a run or a model.
     """
     given = {"minutes": minutes, "epochs": epochs, "steps": steps, "device": device}
     limits = {name: value for name, value in given.items() if value is not None}
@@ -175,6 +177,6 @@ def demo(
     seed
         Another seed, another model.
     restart
-        Begin anew, even if OUT holds a run.
+        Begin anew, even if OUT holds a run or a model.
     """
     return demonstration.run(out, model=model, minutes=minutes, words=say or [], seed=seed, restart=restart)

@@ -54,8 +54,6 @@ def main(path: Path) -> int:
 
 def measure(spec: Spec, folder: Path, trained: Trained) -> Tree:
     """The figures of the weights that were kept."""
-    if not trained.best:
-        raise InputError("no validation gave a number, so there is no model to measure; lower training.learning_rate")
     figures: Tree = {name: trained.best[name] for name in ("loss", "perplexity") if name in trained.best}
     figures |= {"steps": trained.steps, "minutes": trained.minutes, "threads": torch.get_num_threads()}
     speed = training_speed(folder / "training" / "log.jsonl")

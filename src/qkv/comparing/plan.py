@@ -45,6 +45,8 @@ def read_recipe(recipe: str | Path) -> tuple[Tree, list[Row]]:
     tree.pop("files", None)  # the digests in a run's own recipe.toml
     if not tree.get("train"):
         raise InputError(f'{recipe} names no files to train on; give it a line such as train = ["pairs.tsv"]')
+    if not isinstance(tree.get("model", {}), dict):
+        raise InputError(f"{recipe}: model is {tree['model']!r}; write its settings below a line [model]")
     listed = tree.pop("vary", [])
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
         raise InputError(f"{recipe}: vary is {listed!r}; write each row as a table that begins with [[vary]]")

@@ -45,16 +45,15 @@ class Shared:
 
     def __init__(self, base: Tree, out: Path, display: Display) -> None:
         self.base, self.out = base, out
-        train, valid, test = (paths(base.get(name, [])) for name in FILES)
-        guess = languages(train)
-        self.names = {"source": guess[0] or "", "target": guess[1] or ""}
-        partial = complete(merge(self.names, {"model": {"preset": "tiny"}}, base), "settings")
-        source = prepare.Source(train, valid, test, partial.source, partial.target, partial.data.doctor)
+        partial = complete(merge({"model": {"preset": "tiny"}}, base), "settings")
+        train, valid, test = (paths(getattr(partial, name)) for name in FILES)
+        found = languages(train, partial.source or None, partial.target or None)
+        self.names = {"source": found[0] or "", "target": found[1] or ""}
+        source = prepare.Source(train, valid, test, self.names["source"], self.names["target"], partial.data.doctor)
         with display.counting("reading", None) as tick:
             self.survey = source.survey(tick)
-        has_limit = any(base.get("training", {}).get(name) for name in ("steps", "epochs", "minutes"))
         corpus = Corpus(self.survey.report.kept, self.survey.characters)
-        self.chosen = choose(corpus, choose_device(partial.training.device), has_limit)
+        self.chosen = choose(corpus, choose_device(partial.training.device), partial.training)
 
     def spec(self, row: Row, seed: int, search: Mapping[str, Any]) -> Spec:
         """The `seed`th run of a row, counted from 0."""

@@ -18,7 +18,7 @@ from qkv.config import from_tree, parse_call
 from qkv.convert.foreign import Foreign
 from qkv.convert.plain import output_bias, place_table
 from qkv.errors import InputError, nearest
-from qkv.files import write_json, write_text
+from qkv.files import write_json, write_text, write_with
 from qkv.models import Transformer, TransformerConfig
 from qkv.positions import Sinusoidal
 from qkv.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
@@ -204,7 +204,8 @@ def write_hugging_face(
     search = {"max_length": c.max_length, "num_beams": 5, "early_stopping": True, "forced_eos_token_id": EOS}
     write_json(out / "generation_config.json", ids | search)
     write_tokenizer(out, tokenizer)
-    save_file(their_weights(model), out / "model.safetensors", metadata={"format": "pt"})
+    weights = their_weights(model)
+    write_with(out / "model.safetensors", lambda path: save_file(weights, path, metadata={"format": "pt"}))
 
 
 def write_tokenizer(out: Path, tokenizer: Tokenizer) -> None:

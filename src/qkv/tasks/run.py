@@ -67,6 +67,7 @@ class TaskRun(Course):
         self.say(f"{len(train):,} examples to train on, {len(valid):,} to validate; measuring the baselines")
         baselines = task.baselines(train, valid, loaded)
         with explained(self.out):
+            self.clear()
             tokenizer.save(self.place / "tokenizer.json")
             write_json(self.place / "baselines.json", baselines)
             write_text(self.recipe, to_toml(settings, {str(path): prepare.digest(path) for path in files}))

@@ -8,7 +8,7 @@ from qkv.config import Tree, check_keys, from_tree, merge
 from qkv.errors import InputError, nearest
 from qkv.models import MODELS
 from qkv.tasks.task import Task
-from qkv.training.settings import TrainingConfig, spelled_out
+from qkv.training.settings import TrainingConfig, check_best_by, spelled_out
 
 PARTS = ("data", "model", "objective")  # sections whose settings are classes of the task's own
 
@@ -49,4 +49,6 @@ def complete(task: type[Task], tree: Mapping[str, Any], where: str) -> TaskSetti
     given = {"data": tree.get("data", {}), "model": spelled_out(tree, where), "objective": tree.get("objective", {})}
     parts = {name: from_tree(classes[name], given[name], f"{where}: {name}") for name in PARTS}
     rest = {key: value for key, value in tree.items() if key not in PARTS}
-    return replace(from_tree(TaskSettings, rest, where), **parts)
+    settings = replace(from_tree(TaskSettings, rest, where), **parts)
+    check_best_by(settings.training, ("loss", "accuracy"), f"the task {task.name!r}", where)
+    return settings

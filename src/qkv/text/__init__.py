@@ -7,13 +7,13 @@ from pathlib import Path
 
 from qkv.errors import InputError
 from qkv.text.jsonl import read_jsonl
-from qkv.text.language import from_name
+from qkv.text.language import from_name, without_regions
 from qkv.text.lines import check_file
 from qkv.text.pair import Pair
 from qkv.text.plain import read_plain
 from qkv.text.po import read_po
-from qkv.text.table import read_csv, read_tsv
-from qkv.text.tmx import read_tmx
+from qkv.text.table import csv_languages, read_csv, read_tsv, tsv_languages
+from qkv.text.tmx import read_tmx, tmx_languages
 from qkv.text.xliff import read_xliff
 
 __all__ = ["READERS", "Pair", "languages", "read_pairs"]
@@ -32,6 +32,10 @@ READERS: dict[str, Reader] = {
     ".po": read_po,
 }
 
+# (path, source language, target language) -> both languages, for files that can name them in either order
+Namer = Callable[[Path, str | None, str | None], tuple[str, str] | None]
+NAMERS: dict[Reader, Namer] = {read_tsv: tsv_languages, read_csv: csv_languages, read_tmx: tmx_languages}
+
 
 def read_pairs(
     paths: Sequence[Path], *, source: str | None, target: str | None, skipped: Counter[str] | None = None
@@ -39,6 +43,7 @@ def read_pairs(
     """The pairs of one or more files with a suffix of READERS, or of two plain files, as a stream.
 
     `skipped` counts what was no pair at all, by reason, for example units of a TMX without one of the languages.
+    All files are read in the direction of the first, see `languages`.
     """
     if not paths:
         raise InputError("no file was given; give one file of pairs, or a source file and a target file")
@@ -48,6 +53,8 @@ def read_pairs(
     readers = [_reader(path) for path in paths]
     known = [reader for reader in readers if reader]
     if len(known) == len(paths):
+        if len(paths) > 1:
+            source, target = languages(paths, source, target)
         streams = zip(known, paths, strict=True)
         return chain.from_iterable(reader(path, source, target, counted) for reader, path in streams)
     if known:
@@ -59,11 +66,19 @@ def read_pairs(
     return read_plain(paths[0], paths[1])
 
 
-def languages(paths: Sequence[Path]) -> tuple[str | None, str | None]:
-    """The source and target language as the names of two plain files tell them: train.en.gz -> "en"."""
-    if len(paths) != 2 or any(_reader(path) for path in paths):
-        return None, None
-    return from_name(paths[0]), from_name(paths[1])
+def languages(
+    paths: Sequence[Path], source: str | None = None, target: str | None = None
+) -> tuple[str | None, str | None]:
+    """The source and target language: what is given here, or what the names of two plain files tell (train.en.gz ->
+    "en"), or what the first file says that names its languages."""
+    readers = [_reader(path) for path in paths]
+    if len(paths) == 2 and not any(readers):
+        return source or from_name(paths[0]), target or from_name(paths[1])
+    for reader, path in zip(readers, paths, strict=True):
+        if not (source and target) and reader in NAMERS and (found := NAMERS[reader](path, source, target)):
+            codes = without_regions(*found)
+            source, target = source or codes[0], target or codes[1]
+    return source, target
 
 
 def _reader(path: Path) -> Reader | None:

@@ -143,7 +143,7 @@ def fail_if_unusable(report: Report, minimum: int = 10) -> None:
         raise InputError(
             f"{total:,} of {report.read:,} pairs were dropped, most because they {report.reasons()[main]} "
             f"({dropped[main]:,}{_place(report, main)}); check that these are the right files in the right order, or "
-            f"set max_dropped = 1 to go on with the {report.kept:,} that are left"
+            f"set data.doctor.max_dropped = 1 to go on with the {report.kept:,} that are left"
         )
 
 

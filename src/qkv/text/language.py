@@ -36,6 +36,12 @@ def pick(codes: tuple[str, ...], asked: str) -> str | None:
     return min(answers, key=lambda code: _plain(code) != _plain(asked), default=None)
 
 
+def without_regions(source: str, target: str) -> tuple[str, str]:
+    """Two codes by which files with other regions can be read too, unless it is the region that tells them apart."""
+    languages = (_plain(source).split("-")[0], _plain(target).split("-")[0])
+    return (source, target) if languages[0] == languages[1] else languages
+
+
 def from_name(path: Path) -> str | None:
     """The language that ends the name of a plain file: train.en.gz -> "en"."""
     name = path.name[: -len(".gz")] if path.suffix.lower() == ".gz" else path.name

@@ -17,7 +17,7 @@ BLOCK = 1 << 18  # bytes; larger blocks were not faster
 
 
 def check_file(path: Path) -> None:
-    """Refuse a path that cannot be read as a file. A pipe is fine."""
+    """Refuse a path that cannot be read as a file. A pipe is fine, though training, which reads twice, refuses it."""
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder, not a file; give the path of a file with sentence pairs")
     if not path.exists():

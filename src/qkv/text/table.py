@@ -14,12 +14,31 @@ Rows = Iterable[tuple[int, list[str]]]  # the line on which a row begins, and it
 
 
 def read_tsv(path: Path, source: str | None, target: str | None, skipped: Counter[str]) -> Iterator[Pair]:
-    rows = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
-    return _pairs(path, rows, source, target, skipped)
+    return _pairs(path, _tsv_rows(path), source, target, skipped)
 
 
 def read_csv(path: Path, source: str | None, target: str | None, skipped: Counter[str]) -> Iterator[Pair]:
     return _pairs(path, _csv_rows(path), source, target, skipped)
+
+
+def tsv_languages(path: Path, source: str | None, target: str | None) -> tuple[str, str] | None:
+    return _languages(path, _tsv_rows(path), source, target)
+
+
+def csv_languages(path: Path, source: str | None, target: str | None) -> tuple[str, str] | None:
+    return _languages(path, _csv_rows(path), source, target)
+
+
+def _languages(path: Path, rows: Rows, source: str | None, target: str | None) -> tuple[str, str] | None:
+    """The source and target language, if the first row names them."""
+    cells = next((cells for _, cells in rows), [])
+    columns = _header(path, cells, source, target) if len(cells) > 1 else None
+    codes = (cells[columns[0]].strip(), cells[columns[1]].strip()) if columns else ("", "")
+    return codes if all(map(is_code, codes)) else None
+
+
+def _tsv_rows(path: Path) -> Rows:
+    return ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
 
 
 def _csv_rows(path: Path) -> Rows:

@@ -18,7 +18,7 @@ XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
 def read_tmx(path: Path, source: str | None, target: str | None, skipped: Counter[str]) -> Iterator[Pair]:
     if source is None or target is None:
-        source, target = _find_languages(path, source, target)
+        source, target = tmx_languages(path, source, target)
     seen: dict[str, None] = {}  # an ordered set
     is_found = False
     for number, unit in enumerate(_units(path), start=1):
@@ -61,7 +61,7 @@ def _segments(unit: "etree._Element") -> dict[str, "etree._Element"]:
     return segments
 
 
-def _find_languages(path: Path, source: str | None, target: str | None) -> tuple[str, str]:
+def tmx_languages(path: Path, source: str | None, target: str | None) -> tuple[str, str]:
     """A first pass: two languages need not be named, since the header's srclang says which is the source."""
     codes: dict[str, str] = {}
     for unit in _units(path):

@@ -13,12 +13,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.errors import InputError
 from qkv.files import remove, replacing, write_json
-from qkv.folder import load_weights
+from qkv.folder import load_weights, save_weights
 
 PROOF = "training.json"  # written last; it names every other file and its digest
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # ways in which a disk has no room
@@ -41,7 +40,7 @@ def save(
     with replacing(final) as temporary:
         temporary.mkdir()
         save_model(temporary)
-        save_file({name: value.contiguous() for name, value in tensors.items()}, temporary / "training.safetensors")
+        save_weights(temporary / "training.safetensors", {name: value.contiguous() for name, value in tensors.items()})
         digests = {path.name: digest(path) for path in sorted(temporary.iterdir())}
         write_json(temporary / PROOF, {"state": state, "digests": digests, "seal": seal(state, digests)})
     return final
@@ -126,5 +125,6 @@ def random_state() -> dict[str, Tensor]:
 
 def set_random_state(state: dict[str, Tensor]) -> None:
     torch.set_rng_state(state["cpu"])
-    if torch.cuda.is_available() and "cuda0" in state:
-        torch.cuda.set_rng_state_all([state[f"cuda{i}"] for i in range(torch.cuda.device_count())])
+    for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        if f"cuda{i}" in state:  # there may be more GPUs than when it was saved
+            torch.cuda.set_rng_state(state[f"cuda{i}"], i)

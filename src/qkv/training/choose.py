@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from qkv.config import Tree
+from qkv.training.settings import TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -37,18 +38,19 @@ GPU_SIZES = [
 ]
 
 
-def choose(corpus: Corpus, device: torch.device, has_limit: bool) -> Tree:
-    """A tree of settings; a recipe and flags are laid over it."""
+def choose(corpus: Corpus, device: torch.device, asked: TrainingConfig) -> Tree:
+    """A tree of settings; a recipe and flags, whose limits are in `asked`, are laid over it."""
     sizes = CPU_SIZES if device.type == "cpu" else GPU_SIZES
     row = next(row for row in sizes if row[0] is None or corpus.pairs < row[0])
     _, vocabulary, preset, dropout, tokens, epochs = row
     # A vocabulary cannot be larger than the text has room for: about one new sub-word in 20 characters.
     vocabulary = max(400, min(vocabulary, corpus.characters // 20))
     steps = corpus.steps(tokens)
+    whole = min(epochs * steps, (asked.epochs or epochs) * steps, asked.steps or epochs * steps)  # of the run
     training: Tree = {
         "learning_rate": {"tiny": 3e-3, "small": 1e-3, "base": 7e-4}[preset],
-        "schedule": f"cosine(warmup={min(400, max(10, epochs * steps // 10))})",  # a tenth of the run, 400 at most
-        "epochs": 0.0 if has_limit else float(epochs),
+        "schedule": f"cosine(warmup={min(400, max(10, int(whole) // 10))})",  # a tenth of the run, 400 at most
+        "epochs": 0.0 if asked.steps or asked.epochs or asked.minutes else float(epochs),
         "validate_every": 0 if steps >= 100 else 100,  # once an epoch, unless epochs are short
     }
     return {

@@ -35,6 +35,7 @@ FREE = {
     "keep",
     "threads",
 }
+ASIDE = ".training.old.part"  # where an old run goes while it is removed
 
 
 @dataclass(frozen=True)
@@ -98,18 +99,27 @@ class Course:
         self.out, self.asked, self.display, self.say, self.where = out, asked, display, display.say, where
         self.place = out / "training"
         self.recipe = self.place / "recipe.toml"
-        if restart and self.recipe.exists():  # a folder of that name that no run made is left alone
-            remove(self.place)
-        for pattern in (".*.json.*.part", ".*.safetensors.*.part", "training/.*.part", "training/data/.*.part"):
-            for left in out.glob(pattern):  # half-written by a run that was killed
+        self.goes_on = self.recipe.exists() and not restart
+        if not self.recipe.exists():
+            if checkpoint.existing(self.place / "checkpoints"):  # they would be taken for those of the new run
+                raise InputError(f"{self.place} has checkpoints but no recipe.toml; remove it, or give a new --out")
+            if (out / "config.json").exists() and not restart:
+                raise InputError(f"{out} already holds a model; give a new --out, or --restart to replace it")
+        for pattern in (".*.json.*.part", ".*.safetensors.*.part", ASIDE, "training/.*.part", "training/data/.*.part"):
+            for left in out.glob(pattern):  # half-written, or half-removed, by a run that was killed
                 remove(left)
+
+    def clear(self) -> None:
+        """Take an old run away, all at once; a new one calls this just before it writes, when nothing can be wrong."""
+        if self.recipe.exists():  # a folder of that name that no run made is left alone
+            remove(self.place.rename(self.out / ASIDE))
 
     def complete(self, tree: Tree, where: str) -> Any:
         """The whole settings, from what was given."""
         raise NotImplementedError
 
     def prepared(self) -> Any:
-        """Begin: read the files, choose what was not given, write tokenizer.json and recipe.toml; the settings."""
+        """Begin: read the files, choose what was not given, `clear`, write tokenizer.json and recipe.toml."""
         raise NotImplementedError
 
     def work(self, settings: Any, tokenizer: Tokenizer) -> Work:
@@ -121,7 +131,7 @@ class Course:
         return f'qkv translate "..." --model {self.out}'
 
     def go(self) -> Trained:
-        settings = self.resumed() if self.recipe.exists() else self.prepared()
+        settings = self.resumed() if self.goes_on else self.prepared()
         tokenizer = Tokenizer.load(self.place / "tokenizer.json")
         work = self.work(settings, tokenizer)
         torch.manual_seed(settings.data.seed)
@@ -233,6 +243,11 @@ class Course:
             self.say(f"no picture of the curves: {problem}")
         if stopped == "interrupted":
             self.say(f"stopped at step {t.now.step:,}, all saved; the same command goes on from here")
+        elif t.now.best is None:
+            raise InputError(
+                f"no validation gave a number, so there is no model of this run in {self.out}; begin anew with "
+                "--restart and a lower --training.learning-rate"
+            )
         else:
             self.say(f"done: {stopped}, after {t.now.step:,} steps in {duration(t.now.seconds)}")
             self.say(f"the best weights (step {t.now.best_step:,}) are in {self.out}; try: {self.example}")

@@ -4,17 +4,17 @@ import hashlib
 import heapq
 import random
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from qkv.data import Corpus, Written, write_shards
 from qkv.errors import InputError
-from qkv.text import read_pairs
-from qkv.text.doctor import Report, Rules, examine, fail_if_unusable
+from qkv.text import Pair, read_pairs
+from qkv.text.doctor import Report, Rules, examine, fail_if_unusable, normalise
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
 from qkv.training.settings import DataConfig, TextConfig
 
-MOST_HELD_OUT = 10_000  # pairs for validation that a run can hold out
+MOST_LOTS = 100_000  # ten times what a run can hold out: to say what one in ten is, no more need be known
 SAMPLE = 200_000  # pairs from which sub-words are learned, drawn from the whole corpus
 
 Pairs = list[tuple[str, str]]
@@ -37,7 +37,7 @@ class Survey:
         """Pairs whose source has at most this lot are held out: `held_out` sources, one in ten at the most."""
         if self.valid:
             return -1.0
-        return self.lots[min(len(self.lots), held_out, max(1, self.report.kept // 10)) - 1]
+        return self.lots[min(held_out, max(1, len(self.lots) // 10)) - 1]
 
 
 class Source:
@@ -53,16 +53,17 @@ class Source:
     def survey(self, tick: Tick) -> Survey:
         """Read everything once: count, examine, draw a sample. Memory does not grow with the corpus."""
         valid_report, report = Report(), Report()
-        valid = self.pairs(self.valid, valid_report) if self.valid else []
-        test = self.pairs(self.test, Report()) if self.test else []
+        lenient = replace(self.rules, drop_copies=False)
+        valid = [(p.source, p.target) for p in examine(self.read(self.valid, valid_report), lenient, valid_report)]
         if self.valid:
             try:
                 fail_if_unusable(valid_report, minimum=1)
             except InputError as error:
                 raise InputError(f"the validation files: {error}") from None
-        self.held_out = {source for source, _ in valid} | {source for source, _ in test}
+        self.held_out = {source for source, _ in valid}
+        self.held_out |= {normalise(pair.source) for pair in self.read(self.test, Report())}
         survey = Survey(report, valid, valid_report)
-        rng, smallest = random.Random(0), Smallest(MOST_HELD_OUT)
+        rng, smallest = random.Random(0), Smallest(MOST_LOTS)
         for number, pair in enumerate(self.training_pairs(report)):
             survey.characters += len(pair[0]) + len(pair[1])
             if number < SAMPLE:
@@ -78,14 +79,14 @@ class Source:
         return survey
 
     def training_pairs(self, report: Report) -> Iterator[tuple[str, str]]:
-        read = read_pairs(self.train, source=self.source, target=self.target, skipped=report.skipped)
-        for pair in examine(read, self.rules, report, self.held_out):
+        for pair in examine(self.read(self.train, report), self.rules, report, self.held_out):
             yield pair.source, pair.target
 
-    def pairs(self, paths: list[Path], report: Report) -> Pairs:
-        read = read_pairs(paths, source=self.source, target=self.target, skipped=report.skipped)
-        lenient = Rules(drop_copies=False, max_ratio=self.rules.max_ratio, max_characters=self.rules.max_characters)
-        return [(pair.source, pair.target) for pair in examine(read, lenient, report)]
+    def read(self, paths: list[Path], report: Report) -> Iterator[Pair]:
+        """The pairs of some files; of none, if there are no files."""
+        if not paths:
+            return iter(())
+        return read_pairs(paths, source=self.source, target=self.target, skipped=report.skipped)
 
 
 def learn_tokenizer(c: TextConfig, sample: Iterable[Iterable[str]]) -> Tokenizer:

@@ -65,37 +65,35 @@ class Run(Course):
         """Read, examine and encode the files; choose what was not given; write down the settings."""
         if not self.asked.get("train"):
             raise InputError("no file was given; for example: qkv train pairs.tmx --from en --to de")
-        train, valid, test = (paths(self.asked.get(name, [])) for name in ("train", "valid", "test"))
-        guess = languages(train)
-        names = {"source": guess[0] or "", "target": guess[1] or ""}
         # Sizes follow the corpus; until it is read, the smallest stand for them, which divide all others.
-        partial = complete(merge(names, {"model": {"preset": "tiny"}}, self.asked), self.where)
-        source = prepare.Source(train, valid, test, partial.source, partial.target, partial.data.doctor)
+        partial = complete(merge({"model": {"preset": "tiny"}}, self.asked), self.where)
+        train, valid, test = (paths(several) for several in (partial.train, partial.valid, partial.test))
+        found = languages(train, partial.source or None, partial.target or None)
+        names = {"source": found[0] or "", "target": found[1] or ""}
+        source = prepare.Source(train, valid, test, names["source"], names["target"], partial.data.doctor)
         with self.display.counting("reading", None) as tick:
             survey = source.survey(tick)
         self.tell_findings(survey)
-        limits = self.asked.get("training", {})
-        has_limit = any(limits.get(name) for name in ("steps", "epochs", "minutes"))
         device = choose_device(partial.training.device)
-        chosen = choose(Known(survey.report.kept, survey.characters), device, has_limit)
+        chosen = choose(Known(survey.report.kept, survey.characters), device, partial.training)
         known = ["preset", *(field.name for field in fields(partial.model))]
         chosen["model"] = {key: value for key, value in chosen["model"].items() if key in known}
-        tree = merge(names, chosen, self.asked)
+        tree = merge(chosen, self.asked, names)
         settings = complete(tree, self.where)
         MODELS[settings.architecture](settings.model)  # what cannot be built is refused before anything is written
         tokenizer = prepare.learn_tokenizer(settings.data, survey.sample)
         tree = merge(tree, {"model": self.fitting(settings, tokenizer)})
         settings = complete(tree, self.where)
         with checkpoint.explained(self.out), self.display.counting("encoding", survey.report.kept) as tick:
+            self.clear()
             tokenizer.save(self.place / "tokenizer.json")
             ready = prepare.write(self.place / "data", source, survey, tokenizer, settings.data, tick)
             write_text(self.recipe, to_toml(settings, survey.files))
-        if ready.written.duplicates:
-            self.say(f"  {ready.written.duplicates:,} pairs repeated another pair exactly: dropped")
-        if ready.written.too_long:
-            self.say(
-                f"  {ready.written.too_long:,} pairs had over {settings.data.max_length} tokens on a side: dropped"
-            )
+        for which, corpus in (("", ready.train), ("validation: ", ready.valid)):
+            if corpus.written.duplicates:
+                self.say(f"  {which}{corpus.written.duplicates:,} pairs repeated another pair exactly: dropped")
+            if long := corpus.written.too_long:
+                self.say(f"  {which}{long:,} pairs had over {settings.data.max_length} tokens on a side: dropped")
         return settings
 
     def fitting(self, settings: Settings, tokenizer: Tokenizer) -> Tree:

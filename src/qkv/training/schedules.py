@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable
 
+from qkv.errors import InputError
+
 Schedule = Callable[[int, float], float]  # (step from 1, progress 0..1) -> factor of the learning rate
 
 
@@ -13,6 +15,8 @@ def warm(step: int, warmup: int) -> float:
 
 def noam(*, d_model: int = 512, warmup: int = 4000) -> Schedule:
     """Vaswani et al. 2017, Eq. 3: d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); use with learning_rate = 1."""
+    if d_model < 1:
+        raise InputError(f"noam needs a d_model of at least 1, not {d_model}")
 
     def factor(step: int, progress: float) -> float:
         step = max(step, 1)

@@ -14,6 +14,7 @@ from qkv.text.doctor import Rules
 from qkv.training.averaging import AVERAGES
 from qkv.training.schedules import SCHEDULES
 
+MOST_SUBWORDS = 10_000_000  # of far more of them, the library that learns them dies
 LIMITS = ("steps", "epochs", "minutes", "patience")
 NOT_NEGATIVE = (*LIMITS, "validate_every", "bleu_sentences", "checkpoint_minutes", "checkpoint_steps", "threads",
                 "clip", "weight_decay", "epsilon")  # fmt: skip
@@ -30,6 +31,8 @@ class TextConfig:
     seed: int = setting(1, "decides the order of batches, the first weights and dropout")
 
     def __post_init__(self) -> None:
+        if self.vocab_size > MOST_SUBWORDS:
+            raise ValueError(f"vocab_size must be at most {MOST_SUBWORDS:,}, not {self.vocab_size}")
         if self.batch_tokens < 1 or not 1 <= self.held_out <= 10_000:
             raise ValueError("batch_tokens must be at least 1, held_out from 1 to 10,000")
         if not 0 <= self.seed < 2**63:
@@ -141,7 +144,16 @@ def complete(tree: Mapping[str, Any], where: str) -> Settings:
     check(tree, where)
     model = from_tree(architecture(tree).config_class, spelled_out(tree, where), where, "model.")
     rest = {key: value for key, value in tree.items() if key != "model"}
-    return replace(from_tree(Settings, rest, where), model=model)
+    settings = replace(from_tree(Settings, rest, where), model=model)
+    check_best_by(settings.training, ("loss", "bleu"), "a translator", where)
+    return settings
+
+
+def check_best_by(c: TrainingConfig, figures: tuple[str, str], whose: str, where: str) -> None:
+    """Refuse to choose the best weights by a figure that their validation does not have."""
+    if c.best_by not in figures:
+        known = " and ".join(figures)
+        raise InputError(f"{where}: training.best_by is {c.best_by}, but {whose} has {known}; give one of them")
 
 
 def architecture(tree: Mapping[str, Any]) -> type[Model]:
@@ -162,4 +174,10 @@ def spelled_out(tree: Mapping[str, Any], where: str) -> Tree:
 def paths(names: list[str]) -> list[Path]:
     """Names from a recipe as paths; $QKV_DATA is the folder of that variable, or ../shared/data."""
     data = os.environ.get("QKV_DATA", "../shared/data")
-    return [Path(name.replace("$QKV_DATA", data)).expanduser() for name in names]
+    found = [Path(name.replace("$QKV_DATA", data)).expanduser() for name in names]
+    for path in found:
+        if path.exists() and not path.is_file() and not path.is_dir():  # of a folder, its reader says more
+            raise InputError(
+                f"{path} is a pipe or a device, and training reads its files more than once; write it to a file first"
+            )
+    return found

@@ -100,9 +100,9 @@ class Trainer:
                     return "interrupted"
                 if self.checkpoint_due():
                     self.save()
+        self.save()  # so that Ctrl-C may cut the last validation off
         if self.now.validated != self.now.step:
             self.validate()
-        self.save()
         return reason
 
     def step(self, batches: list[Any]) -> dict[str, Any]:
