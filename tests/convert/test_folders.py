@@ -1,6 +1,7 @@
 """Where an export goes, what is refused, and the CTranslate2 folder that an engine keeps inside a model folder."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,19 @@ def test_the_engine_keeps_its_folder_and_notices_other_weights(
     again = qkv.load(model_folder, engine="ctranslate2")
     assert json.loads((kept / "qkv.json").read_text())["weights"] == digest(model_folder)
     assert [x.text for x in again.translate(texts)] == [x.text for x in qkv.load(model_folder).translate(texts)]
+
+
+def test_a_damaged_folder_of_the_engine_is_told(model_folder: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; pip install 'qkv[ctranslate2]'")
+    qkv.load(model_folder, engine="ctranslate2")
+    kept = model_folder / "ctranslate2"
+    (kept / "model.bin").write_bytes((kept / "model.bin").read_bytes()[:1000])
+    with pytest.raises(
+        InputError, match=r"^CTranslate2 cannot open .*ctranslate2 \(.*\); delete it, and it is made anew$"
+    ):
+        qkv.load(model_folder, engine="ctranslate2")
+    shutil.rmtree(kept)
+    assert qkv.load(model_folder, engine="ctranslate2").translate("two dogs")
 
 
 def test_a_folder_that_cannot_be_written_to_still_serves(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from tokenizers import models, pre_tokenizers, processors
 
 import qkv
 from qkv import folder
+from qkv.convert import EXPORTS
 from qkv.decoding import Search
 from qkv.errors import InputError
 from qkv.models import Transformer
@@ -104,6 +105,9 @@ def test_other_commands_and_engines_open_it_too(tmp_path: Path) -> None:
     write(tmp_path, "as Opus-MT has it")
     ours, fast = qkv.load(tmp_path), qkv.load(tmp_path, engine="ctranslate2")
     assert [line.text for line in fast.translate(TEXTS)] == [line.text for line in ours.translate(TEXTS)]
+    for to, advice in (("onnx", "export it --to ctranslate2"), ("huggingface", "copy it as it is")):
+        with pytest.raises(InputError, match=f"is in Hugging Face's format.*{advice}"):
+            EXPORTS[to](tmp_path / "other", ours.model, ours.tokenizer, {}, "")
     assert len(set(ours.tokenizer.vocabulary())) == len(ours.tokenizer) == V + 2
     with qkv.record_attention(ours) as maps:
         ours.translate("w2 w3", beam=1)

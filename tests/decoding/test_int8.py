@@ -1,6 +1,7 @@
 """8-bit products and engines: near float32, the same whatever the neighbours, refused where they cannot be."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ import torch
 
 from qkv import folder
 from qkv.decoding import Search, Translator
-from qkv.decoding.engine import Lean
+from qkv.decoding.engine import Lean, Native, threads
+from qkv.decoding.engines import open_engine
+from qkv.decoding.fastest import fastest
 from qkv.decoding.int8 import Int8, Watched, has_kernel, input_levels, quantised
-from qkv.decoding.quantize import FILE, int8_engine, load, quantize, save, tokens_agree
+from qkv.decoding.quantize import FILE, int8_engine, load, open_int8, quantize, save, tokens_agree
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig
 from qkv.text.tokenizer import Tokenizer
@@ -123,6 +126,28 @@ def test_a_file_that_does_not_fit_is_refused(saved: Path, spoil: object, message
     spoil(saved)  # type: ignore[operator]
     with pytest.raises(InputError, match=message):
         Translator.load(saved, engine="int8")
+
+
+def test_another_device_has_no_form_for_cpus(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded = folder.load(saved)
+    assert type(open_int8(saved, loaded, "cuda")) is Native
+    assert capsys.readouterr().err == "there are no 8-bit kernels for cuda here: translating in float32\n"
+    with pytest.raises(InputError, match=r"has no shortlist; use native\+shortlist or .* on a CPU"):
+        open_engine("int8+shortlist", saved, loaded, "cuda")
+
+
+def test_the_fastest_is_found_on_one_core(saved: Path) -> None:
+    loaded, seen = folder.load(saved), []
+
+    class Counted(Native):
+        def decode(self, *given: Any) -> Any:
+            seen.append(torch.get_num_threads())
+            return super().decode(*given)
+
+    with threads(2):
+        fastest(saved, loaded, {"native": lambda: Counted(loaded.model)})
+        assert torch.get_num_threads() == 2
+    assert set(seen) == {1}
 
 
 def other_weights(path: Path) -> None:

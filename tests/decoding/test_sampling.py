@@ -105,9 +105,18 @@ def test_narrowing_by_hand(top_k: int, top_p: float, expected: list[float]) -> N
     torch.testing.assert_close(found, torch.tensor([expected], dtype=torch.float64)[:, order], atol=1e-12, rtol=0)
 
 
+@pytest.mark.parametrize("temperature", [1e-6, 1e6])
+def test_the_coldest_and_the_hottest_can_be_drawn_from(temperature: float, model: Transformer, pad: Pad) -> None:
+    assert sample(model, pad([[5, EOS]]), [15], temperature=temperature)
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"temperature": 0.0}, {"temperature": float("nan")}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}]
-)
+    "wrong",
+    [
+        *({"temperature": value} for value in (0.0, 1e-46, float("inf"), float("nan"))),
+        {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5},
+    ],
+)  # fmt: skip
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, float], model: Transformer) -> None:
     with pytest.raises(InputError, match="give a temperature above 0"):
         sample(model, torch.tensor([[5, EOS]]), [5], **wrong)

@@ -89,6 +89,13 @@ def test_whole_texts(where: str, run: Run, backwards: Translator, tmp_path: Path
             assert run("--format", kind, stdin=given) == (0, expected, "")
 
 
+@pytest.mark.parametrize("kind", ["text", "html"])
+def test_remarks_about_whole_texts(kind: str, run: Run) -> None:
+    code, _, err = run("A B C D " * 30, "--format", kind)
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("a sentence was longer than the model's training sentences")
+
+
 def test_what_a_user_protects(run: Run, backwards: Translator, tmp_path: Path) -> None:
     """In arguments, in standard input and in a file of a format; none takes the text for its own."""
     plain, kept = (translate_text(backwards, ["A B C D"], protect=own, beam=1)[0].text
@@ -107,6 +114,8 @@ def test_what_a_user_protects(run: Run, backwards: Translator, tmp_path: Path) -
     [
         (["a.po", "--n-best", "2"], "--n-best and --scores are for lines, and a document has one translation"),
         (["A B", "--protect", "B", "--scores"], "--n-best and --scores are for lines"),
+        (["A B", "--protect", "B", "--json"], "--json is for lines and for files of a format, not for a text with"),
+        (["A B", "--format", "text", "--json"], "--json is for lines and for files of a format"),
         (["a.po", "--protect", "x", "--protect", "("], "--protect '(' is not a regular expression (missing )"),
         (["a", "--format", "htm"], "--format htm: there is no such format; did you mean 'html'?"),
         (["a.po", "-o", "model"], "cannot write model, since it is a folder; give the name of a new file"),

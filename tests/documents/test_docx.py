@@ -120,6 +120,14 @@ def test_fields_links_and_corrections(tmp_path: Path, upper: Any) -> None:
     assert "A LINK</w:t></w:r></w:hyperlink>" in found
 
 
+def test_a_field_in_one_run(tmp_path: Path, upper: Any) -> None:
+    field = "".join(re.findall(r"<w:r>(.*?)</w:r>", FIELD))
+    inner = f"<w:r><w:t>go to </w:t></w:r><w:r>{field}</w:r><w:r><w:t> and read on</w:t></w:r>"
+    found = paragraph_of(inner, tmp_path, upper)
+    assert f"<w:r>{field}</w:r>" in found
+    assert re.sub(r"<[^>]*>", "", found) == "GO TO PAGEseven AND READ ON"
+
+
 @pytest.mark.parametrize("around", ["", "words & more"], ids=["a box alone", "a box beside words"])
 def test_the_text_of_a_box_in_both_its_forms(around: str, tmp_path: Path, any_rule: Any) -> None:
     """Word writes a box twice, for itself and for older programs; all but the words keeps its bytes."""
@@ -156,6 +164,23 @@ def test_a_bomb_is_refused(tmp_path: Path, upper: Any, monkeypatch: pytest.Monke
     (tmp_path / "a.docx").write_bytes(packed.getvalue())
     monkeypatch.setattr(module, "LARGEST", 10**5)
     with pytest.raises(InputError, match=r"a\.docx unpacks to 1,000,000 bytes in 1 files, where a document"):
+        translate_file(upper, tmp_path / "a.docx", tmp_path / "b.docx")
+
+
+def test_letters_that_a_part_cannot_hold_are_entities(tmp_path: Path, made_up: Any) -> None:
+    xml = '<?xml version="1.0" encoding="iso-8859-1"?><w:p xmlns:w="w"><w:r><w:t>two</w:t></w:r></w:p>'
+    with zipfile.ZipFile(tmp_path / "a.docx", "w") as archive:
+        archive.writestr("word/document.xml", xml)
+    translate_file(made_up(lambda text: "\u201e\u00f6"), tmp_path / "a.docx", tmp_path / "b.docx")
+    with zipfile.ZipFile(tmp_path / "b.docx") as archive:
+        assert b">&#8222;\xf6</w:t>" in archive.read("word/document.xml")
+
+
+def test_more_text_than_memory_stands_is_refused(tmp_path: Path, upper: Any) -> None:
+    with zipfile.ZipFile(tmp_path / "a.docx", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("document", "header1"):
+            archive.writestr(f"word/{name}.xml", b"<a>" + b" " * 2**23 + b"</a>")
+    with pytest.raises(InputError, match=r"a\.docx has 16,777,230 bytes of text and at most 16,777,216 are read"):
         translate_file(upper, tmp_path / "a.docx", tmp_path / "b.docx")
 
 

@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from qkv.documents import FORMATS, Report, translate_file
+from qkv.documents.format import Languages
+from qkv.documents.plain import Plain
 from qkv.errors import InputError
 
 Both = Callable[[str], tuple[str, str]]
@@ -155,6 +159,7 @@ XLIFF_1 = """<?xml version='1.0' encoding="UTF-8"?>
       <trans-unit id="3"><source>stay</source><target>Bleib</target></trans-unit>
       <trans-unit id="4" translate="no"><source>stay</source></trans-unit>
       <trans-unit id="5"><source>go</source>⟦<target>«go»</target>⟧<alt-trans><source>stay</source><target>alt</target></alt-trans></trans-unit>
+      <trans-unit id="7"><source>Open <mrk mtype="protected">stay <mrk mtype="x">stay</mrk></mrk> now</source>⟦<target>«Open» <mrk mtype="protected">stay <mrk mtype="x">stay</mrk></mrk> «now»</target>⟧</trans-unit>
       <group translate="no"><trans-unit id="6"><source>stay</source></trans-unit></group>
     </body>
   </file>
@@ -164,6 +169,7 @@ XLIFF_2 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" 
  <file id="f1"><unit id="u1">
    <segment id="s1" state="⟦translated⟧"><source>Two <pc id="1">dogs</pc> play<ph id="2"/>.</source>⟦<target>«Two» <pc id="1">«dogs»</pc> «play»<ph id="2"/>.</target>⟧</segment>
    <ignorable><source> stay </source></ignorable>
+   <segment><source>Go <mrk id="3" translate="no">stay</mrk> on</source>⟦<target>«Go» <mrk id="3" translate="no">stay</mrk> «on»</target>⟧</segment>
    <segment><source>stay</source><target>Bleib.</target></segment></unit></file>
 </xliff>
 """  # noqa: E501
@@ -183,8 +189,8 @@ TMX = """<?xml version="1.0"?>
 # A file, how its name ends, and how many segments are translated and kept. State "new" is in the file before only.
 FILES = {
     "txt": (TXT, ".txt", 3, 1), "srt": (SRT, ".srt", 2, 1), "vtt": (VTT, ".vtt", 1, 0), "html": (HTML, ".html", 10, 0),
-    "md": (MD, ".md", 13, 0), "po": (PO, ".po", 4, 4), "xliff 1.2": (XLIFF_1, ".xlf", 3, 3),
-    "xliff 2.0": (XLIFF_2, ".xliff", 1, 1), "tmx": (TMX, ".tmx", 1, 2),
+    "md": (MD, ".md", 13, 0), "po": (PO, ".po", 4, 4), "xliff 1.2": (XLIFF_1, ".xlf", 4, 3),
+    "xliff 2.0": (XLIFF_2, ".xliff", 2, 1), "tmx": (TMX, ".tmx", 1, 2),
 }  # fmt: skip
 ANY_VALUE = re.compile(r"""(?<=state|title|older)=("[^"]*"|'[^']*')|(?<=alt)="[^"]*"| trgLang="de\"""")  # may change
 OLD_STATES = {"needs-review-translation": "new", "translated": "initial"}
@@ -305,6 +311,31 @@ def test_an_encoding_stays(encoding: str, upper: Any, tmp_path: Path) -> None:
     assert written[:2] == file.encode(encoding)[:2]
 
 
+@pytest.mark.parametrize("declared", ["ascii", "US-ASCII", "CHARSET", "utf-8"])
+@pytest.mark.parametrize("before", ["", "X: y\\n"], ids=["alone", "with another field"])
+def test_a_catalogue_of_ascii_becomes_utf_8(declared: str, before: str, made_up: Any, tmp_path: Path) -> None:
+    file = f'msgid ""\nmsgstr "{before}Content-Type: text/plain; charset={declared}\\n"\n\nmsgid "two"\nmsgstr "%"\n'
+    _, written = run(made_up(lambda text: "z\u00f6"), tmp_path, ".po", file.replace("%", "").encode())
+    charset = declared if declared == "utf-8" else "UTF-8"
+    assert written.decode() == file.replace("%", "z\u00f6").replace(declared, charset)
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ('<meta charset="iso-8859-1">', b"&#8222;&#246;"),
+        ("<META http-equiv=Content-Type content='text/html; charset=windows-1252'>", b"&#8222;&#246;"),
+        ('<?xml version="1.0" encoding="iso-8859-1"?>', b"&#8222;\xf6"),
+        ('<meta charset="utf-8">', "\u201e\u00f6".encode()),
+        ("", "\u201e\u00f6".encode()),
+    ],
+)
+def test_letters_that_a_page_cannot_hold_are_entities(head: str, expected: bytes, made_up: Any, tmp_path: Path) -> None:
+    page = head.encode() + b'<p title="two">two</p>'
+    _, written = run(made_up(lambda text: "\u201e\u00f6"), tmp_path, ".html", page)
+    assert written == page.replace(b"two", expected)
+
+
 def test_windows_line_ends_in_po(upper: Any, tmp_path: Path) -> None:
     _, written = run(upper, tmp_path, ".po", b'msgid ""\r\n"one\\n"\r\n"two"\r\nmsgstr ""\r\n')
     assert written == b'msgid ""\r\n"one\\n"\r\n"two"\r\nmsgstr ""\r\n"ONE\\n"\r\n"TWO"\r\n'
@@ -313,6 +344,32 @@ def test_windows_line_ends_in_po(upper: Any, tmp_path: Path) -> None:
 def test_each_speaker_is_a_sentence_of_their_own(upper: Any, tmp_path: Path) -> None:
     run(upper, tmp_path, ".srt", b"1\n00:01 --> 00:02\n<i>- well</i>\n<i>- me</i>\n\n2\n00:03 --> 00:04\none\ntwo\n")
     assert upper.calls == [["- well", "- me", "one two"]]
+
+
+def test_cues_without_blank_lines_between_them(upper: Any, tmp_path: Path) -> None:
+    both = "1\n00:01 --> 00:02\n{}\n2\n00:03 --> 00:04\n{}\n{}\n\n3\n00:05 --> 00:06\n{}\n"
+    words = ["two dogs", "start --> end", "now", "42"]
+    _, written = run(upper, tmp_path, ".srt", both.format(*words).encode())
+    assert written.decode() == both.format(*words).upper()
+    assert upper.calls == [["two dogs", "start --> end now"]]
+
+
+OLD_LINES = re.compile(r"[^\r\n]*\S[^\r\n]*")  # right, and slow where there are only spaces
+
+
+@given(st.text(alphabet="a \t\r\n\x0b\x1f\x85\xa0\u2028\u3000"))
+def test_the_lines_of_plain_text(text: str) -> None:
+    spans = [(span.start, span.end) for span in Plain(text.encode(), "a.txt", Languages()).spans]
+    assert spans == [match.span() for match in OLD_LINES.finditer(text)]
+
+
+def test_space_is_read_once(upper: Any, tmp_path: Path) -> None:
+    """Of what each of these took a second look at each time, so much would take hours."""
+    space = b" " * 2**21
+    assert run(upper, tmp_path, ".txt", space)[1] == space
+    header = b'msgid ""\nmsgstr "X: y' + space + b'z"\n'
+    assert run(upper, tmp_path, ".po", header)[1] == header
+    assert upper.calls == []
 
 
 def test_a_markdown_cell_that_is_not_found_is_kept_and_told(upper: Any, tmp_path: Path) -> None:
@@ -363,6 +420,8 @@ def test_a_mistake_is_one_sentence(suffix: str, upper: Any, tmp_path: Path) -> N
         (".tmx", BOMB, "a.tmx uses XML entities"),
         (".tmx", "<xliff/>", "a.tmx begins with <xliff> where <tmx> was expected; export it as TMX 1.4"),
         (".tmx", '<?xml version="1.0" encoding="klingon"?><tmx/>', "a.tmx"),
+        (".txt", '<?xml version="1.0" encoding="utf_7"?>+2AA-', "a.txt declares the encoding utf_7, which is unknown"),
+        (".txt", '<?xml version="1.0" encoding="undefined"?>', "a.txt declares the encoding undefined, which"),
         (".xlf", '<xliff srcLang="fr"/>', "a.xlf has srcLang fr, but the model's source language is en;"),
     ],
 )  # fmt: skip

@@ -82,6 +82,8 @@ def test_a_translator_that_changes_nothing(made_up: Any, page: str) -> None:
     [
         ("a &lt;script&gt; b", "A &lt;script&gt; B"),
         ("<p title='it&#39;s'>x</p>", "<p title='IT&#x27;S'>X</p>"),
+        ('<p title="5&nbsp;&euro; &copy; a &quot;b">x</p>', '<p title="5&nbsp;&euro; &copy; A &quot;B">X</p>'),
+        ("<p>one&#31;two &#11;three &#x7f;</p>", "<p>ONE&#31;TWO &#11;THREE &#x7f;</p>"),
         ("<p>1 &lt; 2 and a &amp;amp; b</p>", "<p>1 &lt; 2 AND A &amp;amp; B</p>"),
         ("<script>let a = '<p>stay</p>'</script>go", "<script>let a = '<p>stay</p>'</script>GO"),
         ("<SCRIPT>stay</SCRIPT>", "<SCRIPT>stay</SCRIPT>"),
@@ -96,6 +98,32 @@ def test_a_translator_that_changes_nothing(made_up: Any, page: str) -> None:
     ],
 )
 def test_spellings(upper: Any, page: str, expected: str) -> None:
+    assert translate_html(upper, [page]) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ('<?xml version="1.0" encoding="iso-8859-1"?><p>caf\u00e9</p>', "\u201eja\u201c"),
+        ('<?xml version="1.0" encoding="iso-8859-1"?><p>two</p>', "&#8222;ja&#8220;"),
+        ("<meta charset=latin1><p>two</p>", "&#8222;ja&#8220;"),
+        ("<meta charset=UTF-8><p>two</p>", "\u201eja\u201c"),
+    ],
+)
+def test_a_text_is_text_whatever_it_declares(made_up: Any, page: str, expected: str) -> None:
+    """It is given as it is, and what comes back is right in the declared encoding if the text was."""
+    translator = made_up(lambda text: "\u201eja\u201c")
+    (found,) = translate_html(translator, [page])
+    assert found == page.replace("caf\u00e9", expected).replace("two", expected)
+    assert translator.calls in ([["caf\u00e9"]], [["two"]])
+
+
+def test_attributes_of_tags_that_move_stay_theirs(upper: Any) -> None:
+    """In blocks that are translated, between them, and in those that are not."""
+    block = '<p title="{0}"><b title="{1}">{2}</b> <img alt="{3}">{5}</p><p title="{4}"><i title="{6}">7</i>'
+    before = [[f"{letter}{i}" for letter in "abcdefgh"] for i in range(30)]
+    after = [[word.upper() for word in words] for words in before]
+    page, expected = ("".join(block.format(*words) for words in some) for some in (before, after))
     assert translate_html(upper, [page]) == [expected]
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qkv.documents import translate_file, translate_html, translate_text
-from qkv.documents.protect import PATTERNS, compiled, protect, protected, set_aside
+from qkv.documents.protect import AFTER, PATTERNS, bare_address, compiled, protect, protected, set_aside
 from qkv.documents.segment import Mark, code_of
 from qkv.errors import InputError
 
@@ -61,6 +61,24 @@ def test_no_text_makes_it_slow(some: list[str], last: str) -> None:
     """A search that goes back for each character would take minutes for so many."""
     text = "".join(some) * (100_000 // len("".join(some))) + last
     assert code_of(protect(text)) == text
+
+
+def letter_by_letter(address: str) -> str:
+    """What `bare_address` does, with a copy of the address for each letter that it takes off."""
+    surplus = address.count(")") - address.count("(")
+    while address and (address[-1] in AFTER or (address[-1] == ")" and surplus > 0)):
+        surplus -= address[-1] == ")"
+        address = address[:-1]
+    return address
+
+
+@given(st.text(alphabet="a().,!…"))
+def test_the_end_of_an_address(address: str) -> None:
+    assert bare_address(address) == letter_by_letter(address)
+
+
+def test_a_long_end_of_an_address() -> None:
+    assert bare_address("http://a" + "." * 2**22) == "http://a"
 
 
 def test_each_kind_is_shown() -> None:

@@ -37,8 +37,8 @@ def shape(text: str) -> tuple[list[str], str, str]:
 @QUICK
 def test_placeholders_lines_and_space(any_rule, pieces: list[tuple[str, str]], last: str) -> None:
     """For any translator, whether it loses or doubles the numbers that stand for placeholders, or all it is given."""
-    # A number and %d and a word in one, 123%dthe, could as well be a number, a sign and a word.
-    text = last + "".join(piece + (space or " " * piece[-1].isdigit()) for piece, space in pieces)
+    # A number and %d and a word in one, 123%dthe, could as well be a number, a sign and a word; me@a.orgon is one, too.
+    text = last + "".join(piece + (space or " " * (piece[-1].isdigit() or "@" in piece)) for piece, space in pieces)
     (found,) = translate_text(any_rule, [text])
     for holder in HOLDERS:
         assert found.text.count(holder) == text.count(holder), found.text

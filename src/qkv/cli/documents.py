@@ -1,15 +1,17 @@
 """What `qkv translate` does with files of a format, and with --format: whole documents instead of lines."""
 
 import dataclasses
+import os.path
 import sys
 from pathlib import Path
 from typing import Any
 
 from qkv.cli.app import print_json
 from qkv.decoding import Translator
-from qkv.documents import FORMATS, translate_file, translate_html, translate_text
+from qkv.documents import FORMATS, translate_file, translate_text
 from qkv.documents.file import read, write
 from qkv.documents.format import decode
+from qkv.documents.html import translate_pages
 from qkv.errors import InputError, nearest
 
 How = dict[str, Any]
@@ -18,12 +20,22 @@ KINDS = ("text", "html")
 
 def is_document(text: tuple[str, ...]) -> bool:
     """One file of a format; plain text is translated line by line, as standard input is."""
-    return len(text) == 1 and Path(text[0]).suffix.lower() in FORMATS.keys() - {".txt"} and Path(text[0]).is_file()
+    return is_path(text) and Path(text[0]).suffix.lower() in FORMATS.keys() - {".txt"}
 
 
-def check_flags(n_best: int, scores: bool) -> None:
+def is_path(text: tuple[str, ...]) -> bool:
+    """One file, or a pipe such as a shell's <(..)."""
+    # Path's own questions fail for a text of more than 255 bytes.
+    return len(text) == 1 and os.path.exists(text[0]) and not os.path.isdir(text[0])  # noqa: PTH110, PTH112
+
+
+def check_flags(n_best: int, scores: bool, *, json: bool) -> None:
     if n_best > 1 or scores:
         raise InputError("--n-best and --scores are for lines, and a document has one translation; leave them out")
+    if json:
+        raise InputError(
+            "--json is for lines and for files of a format, not for a text with --format or --protect; leave it out"
+        )
 
 
 def give_file(translator: Translator, source: Path, target: Path | None, how: How, *, json: bool) -> None:
@@ -50,20 +62,16 @@ def give_texts(translator: Translator, kind: str, text: tuple[str, ...], output:
     """Arguments, a file or standard input as whole texts of this kind."""
     if kind not in KINDS:
         raise InputError(f"--format {kind}: there is no such format; {nearest(kind, KINDS)}")
-    if len(text) == 1 and Path(text[0]).is_file():
+    if is_path(text):
         texts, end = [decode(read(Path(text[0])), text[0])[2]], ""
     elif text:
         texts, end = list(text), "\n"
     else:
         texts, end = [decode(sys.stdin.buffer.read(), "standard input")[2]], ""
-    if kind == "html":
-        done, remarks = translate_html(translator, texts, **how), []
-    else:
-        found = translate_text(translator, texts, **how)
-        done, remarks = [one.text for one in found], [remark for one in found for remark in one.remarks]
-    for remark in remarks:
+    found = (translate_pages if kind == "html" else translate_text)(translator, texts, **how)
+    for remark in (remark for one in found for remark in one.remarks):
         print(f"a sentence {remark}", file=sys.stderr)
-    written = "".join(one + end for one in done)
+    written = "".join(one.text + end for one in found)
     if output is None:
         sys.stdout.write(written)
     else:

@@ -58,6 +58,11 @@ def quantize_(
         for ids in translator.tokenizer.encode_batch([source for source, _ in pairs])
         if 0 < len(ids) <= translator.longest
     ]
+    if not ids:
+        raise InputError(
+            f"none of the {len(pairs)} sources has from 1 to {translator.longest} tokens, as the model was trained on; "
+            "give --valid shorter sentences"
+        )
     kept = quantize(translator.model, ids[:CALIBRATED])
     engines = {"float32": translator.engine, "int8": int8_engine(translator.model, kept)}
     figures, texts = measured(translator, engines, pairs, beam)

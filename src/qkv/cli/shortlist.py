@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 from cyclopts import Parameter
 
@@ -68,7 +68,7 @@ def shortlist_(
         made = make_shortlist(corpus, len(tokenizer), frequent=frequent, each=each)
     kinds = {"native": Lean(plain)}
     if (model / QUANTISED).exists():
-        kinds["int8"] = open_int8(model, Loaded(plain, tokenizer, translator.about), "cpu")
+        kinds["int8"] = cast(Lean, open_int8(model, Loaded(plain, tokenizer, translator.about), "cpu"))
     engines: dict[str, Engine] = {}
     for name, engine in kinds.items():
         engines |= {name: engine, name + WITH: Shortlisted(engine, made)}

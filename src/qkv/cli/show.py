@@ -77,7 +77,7 @@ def info(model: Path = Path("model"), *, json: Annotated[bool, PLAIN] = False) -
     for name, value in facts.items():
         if value in ("", []):  # not set
             continue
-        table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+        table.add_row(name, f"{value:,}" if type(value) is int else str(value))
     out.print(table)
 
 
@@ -101,6 +101,8 @@ def average(*folders: Path, out: Path, last: int = 5) -> None:
     if last < 1:
         raise InputError(f"--last is {last}, but at least one checkpoint must be averaged; give 1 or more")
     check_out(out)
+    if (out / "config.json").exists():
+        raise InputError(f"{out} holds a model, which is not overwritten; give --out the name of a new folder")
     several = list(folders)
     if len(several) == 1:
         several = existing(several[0] / "training" / "checkpoints")[-last:]
@@ -129,9 +131,9 @@ def check(
     For example:
       qkv check pairs.tmx --from en --to de
     """
-    guess = languages(list(files))
+    source, target = languages(list(files), from_ or None, to or None)
     report, rules, seen, twice = Report(), DataConfig().doctor, set(), 0
-    read = read_pairs(list(files), source=from_ or guess[0], target=to or guess[1], skipped=report.skipped)
+    read = read_pairs(list(files), source=source, target=target, skipped=report.skipped)
     for pair in examine(read, rules, report):
         key = hash((pair.source, pair.target))
         twice += key in seen

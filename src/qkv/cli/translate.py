@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from qkv import tasks
 from qkv.cli.app import PLAIN, app, out, print_json
-from qkv.cli.documents import check_flags, give_file, give_texts, is_document
+from qkv.cli.documents import check_flags, give_file, give_texts, is_document, is_path
 from qkv.decoding import Translated, Translator
 from qkv.documents import compiled
 from qkv.errors import InputError
@@ -103,20 +103,21 @@ def translate(
     how: dict[str, Any] = {"beam": beam, "n_best": n_best, "alpha": alpha, "seed": seed}
     how |= {"sampling": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
     if kind or protect or is_document(text):
-        check_flags(n_best, scores)
+        is_whole = bool(kind) or not is_document(text)
+        check_flags(n_best, scores, json=json and is_whole)
         how["protect"] = kept
-        if kind or not is_document(text):
+        if is_whole:
             return give_texts(translator, kind or "text", text, output, how)
         return give_file(translator, Path(text[0]), output, how, json=json)
-    lines = input_lines(text)
+    lines = translated(translator, input_lines(text), how, 1 if not text and sys.stdin.isatty() else CHUNK)
     write = as_json if json else lambda line: as_text(line, n_best, scores)
     if output is None:
-        for line in translated(translator, lines, how):
+        for line in lines:
             print(write(line), flush=True)
         return
     try:
         with writing(output) as path, path.open("w", encoding="utf-8") as file:
-            for line in translated(translator, lines, how):
+            for line in lines:
                 print(write(line), file=file)
     except OSError as error:
         raise InputError(f"cannot write {output}: {error.strerror or error}; give --output another place") from None
@@ -132,7 +133,7 @@ def writing(path: Path) -> AbstractContextManager[Path]:
 
 
 def input_lines(text: tuple[str, ...]) -> Iterator[str]:
-    if len(text) == 1 and Path(text[0]).is_file():
+    if is_path(text):
         return read_lines(Path(text[0]))
     for one in text:
         if Path(one).suffix and not re.search(r"\s", one):  # a file's name, by the look of it
@@ -154,9 +155,10 @@ def standard_input() -> Iterator[str]:
         yield (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\n").removesuffix("\r")
 
 
-def translated(translator: Translator, lines: Iterator[str], how: dict[str, Any]) -> Iterator[Translated]:
+def translated(
+    translator: Translator, lines: Iterator[str], how: dict[str, Any], chunk: int = CHUNK
+) -> Iterator[Translated]:
     """In chunks, with a counter on standard error for long inputs, and remarks about lines that were not plain."""
-    chunk = 1 if sys.stdin.isatty() else CHUNK
     done, waiting = 0, True
     with Display(quiet=not sys.stderr.isatty()).counting("translating", None, "lines") as tick:
         while waiting:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from qkv.attention import padding
 from qkv.convert.extras import need
+from qkv.convert.foreign import Foreign
 from qkv.convert.plain import output_bias, place_table
 from qkv.errors import InputError
 from qkv.files import write_json
@@ -75,6 +76,11 @@ def write_onnx(
     out: Path, model: Transformer, tokenizer: Tokenizer, about: dict[str, Any], quantization: str = ""
 ) -> None:
     """Into an empty folder: the two graphs, tokenizer.json, and the ids and sizes that a search needs."""
+    if isinstance(tokenizer, Foreign):
+        raise InputError(
+            "this model folder is in Hugging Face's format, and the ids of its tokenizer are not those of the graphs; "
+            "export it --to ctranslate2, which goes by words"
+        )
     need("onnx", "qkv[onnx]")
     c = model.config
     layers, src, tokens = c.decoder_layers, torch.tensor([[4, 5, EOS], [6, EOS, PAD]]), torch.tensor([BOS, BOS])

@@ -45,6 +45,9 @@ class CTranslate2:
             )
         except ValueError:
             raise InputError(f"CTranslate2 cannot compute in {compute} on this {kind}; use ctranslate2") from None
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"CTranslate2 cannot open {folder} ({reason}); delete it, and it is made anew") from None
         self.name = "ctranslate2" if compute == "default" else f"ctranslate2-{compute}"
         self.native, self.max_length = Native(model), model.config.max_length
         self.words = tokenizer.vocabulary()

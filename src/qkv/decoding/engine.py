@@ -1,6 +1,5 @@
 """What does the searching: ids of source sentences in, the best hypotheses of each out."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from qkv.models import Decodable, Model, Transformer
 from qkv.text.tokenizer import EOS, PAD
 
 LITTLE = 2 * 10**7  # multiply-adds of a step up to which one thread is at least as fast as two
+STEEPEST = 20  # the largest alpha: the penalty of a million tokens is still a number
 MORE = 50  # tokens that a translation may have more than its source (Vaswani et al. 2017, section 6.1)
 
 
@@ -41,12 +41,14 @@ class Search:
             raise InputError(f"n_best={self.n_best} needs a beam of at least {self.n_best}, not {self.beam}")
         if not 0 <= self.seed < 2**63:
             raise InputError(f"seed must be a number from 0 to 2**63 - 1, not {self.seed}")
-        if not math.isfinite(self.alpha):
-            raise InputError(f"alpha must be a number such as 0.6 or 1, not {self.alpha}")
+        if not -STEEPEST <= self.alpha <= STEEPEST:  # nor NaN
+            raise InputError(
+                f"alpha must be a number such as 0.6 or 1, from {-STEEPEST} to {STEEPEST}, not {self.alpha}"
+            )
 
 
 class Engine(Protocol):
-    """Decodes a batch of sentences; each one's hypotheses are the same whatever else is in the batch."""
+    """Decodes a batch of sentences; unless it draws, each one's hypotheses are the same whatever else is in it."""
 
     name: str
 

@@ -10,6 +10,7 @@ from qkv.errors import InputError
 from qkv.models import Decodable
 from qkv.text.tokenizer import BOS, EOS
 
+COLDEST, HOTTEST = 1e-6, 1e6  # temperatures; float32 holds every log p divided by them
 Choose = Callable[[Tensor], tuple[Tensor, Tensor]]  # log p (N, V) -> log p and number of one token a row, both (N, 1)
 
 
@@ -37,10 +38,10 @@ def sample(
 
 
 def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
-    if not temperature > 0 or top_k < 0 or not 0 < top_p <= 1:
+    if not COLDEST <= temperature <= HOTTEST or top_k < 0 or not 0 < top_p <= 1:
         raise InputError(
-            f"temperature={temperature}, top_k={top_k}, top_p={top_p}: give a temperature above 0, "
-            "top_k of 0 (all) or more, top_p above 0 and up to 1"
+            f"temperature={temperature}, top_k={top_k}, top_p={top_p}: give a temperature above 0 "
+            f"(from {COLDEST:g} to {HOTTEST:g}), top_k of 0 (all) or more, top_p above 0 and up to 1"
         )
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.convert import digest
-from qkv.decoding.engine import Lean, Search
+from qkv.decoding.engine import Lean, Native, Search
 from qkv.decoding.int8 import Int8, Watched, has_kernel, quantised
 from qkv.decoding.lean import LeanTransformer, Product, is_standard
 from qkv.errors import InputError
@@ -101,11 +101,12 @@ def load(folder: Path) -> dict[str, Stored]:
     return kept
 
 
-def open_int8(folder: Path, loaded: Loaded, device: str) -> Lean:
+def open_int8(folder: Path, loaded: Loaded, device: str) -> Native:
     """The engine of a model folder; in float32, and saying so, where there is no kernel for 8 bits."""
     if device != "cpu" or not has_kernel():
         print(f"there are no 8-bit kernels for {device} here: translating in float32", file=sys.stderr)
-        return Lean(standard(loaded.model))
+        model = standard(loaded.model)
+        return Lean(model) if device == "cpu" else Native(model)
     return int8_engine(loaded.model, load(folder))
 
 

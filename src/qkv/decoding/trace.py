@@ -64,11 +64,7 @@ def trace(translator: Translator, text: str, **how: int | float | bool) -> Trace
     line = normalise(text)
     if not line:
         raise InputError("there is no text to look at; give a sentence")
-    if not translator.fits(line):
-        raise InputError(
-            f"the text has {len(translator.tokenizer.encode(line))} tokens and would be translated in parts, since the "
-            f"model takes {translator.longest}; look at one sentence at a time"
-        )
+    check_fits(translator, line)
     watched = Watched(translator.model)
     engine = Watching(watched)
     twin = Translator(translator.model, translator.tokenizer, translator.about, engine)
@@ -82,6 +78,15 @@ def trace(translator: Translator, text: str, **how: int | float | bool) -> Trace
         links_of(translator, (src, source_words), (tgt, target_words)),
         list(steps_of(watched.rounds, engine.found, translator.tokenizer, engine.alpha)),
     )  # fmt: skip
+
+
+def check_fits(translator: Translator, line: str) -> None:
+    """Refuse what would be translated in parts: nothing can be looked into but one sentence."""
+    if not translator.fits(line):
+        raise InputError(
+            f"the text has {len(translator.tokenizer.encode(line))} tokens and would be translated in parts, since the "
+            f"model takes {translator.longest}; look at one sentence at a time"
+        )
 
 
 @torch.inference_mode()

@@ -15,6 +15,7 @@ from qkv.errors import InputError
 
 PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml")
 LARGEST, MOST = 2**28, 10_000  # bytes unpacked, and files: a document is smaller, a zip bomb is not
+TEXT = 2**24  # bytes of the parts with text; each byte takes up to eighty of memory
 # What zipfile raises for damaged bytes: ValueError for places before the beginning, OSError for bzip2.
 BROKEN = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, NotImplementedError, ValueError,
@@ -28,6 +29,9 @@ class Docx(Format):
     def open(self, data: bytes) -> None:
         self.members: list[tuple[zipfile.ZipInfo, bytes]] = unpacked(data, self.name)
         self.parts: list[tuple[int, Story]] = []
+        size = sum(len(content) for info, content in self.members if PARTS.fullmatch(info.filename))
+        if size > TEXT:
+            raise InputError(f"{self.name} has {size:,} bytes of text and at most {TEXT:,} are read; cut it in parts")
         for number, (info, content) in enumerate(self.members):
             if PARTS.fullmatch(info.filename):
                 check_xml(content, f"{self.name} ({info.filename})")

@@ -10,6 +10,8 @@ from qkv.text.language import matches
 
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 DECLARED = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s{0,9}=\s{0,9}["']([A-Za-z0-9._-]{1,40})["']""")
+# What Python can decode but no file declares: escapes and parts of addresses, which give lone surrogates or no text.
+NO_ENCODING = frozenset(["idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"])
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,8 @@ def decode(data: bytes, name: str) -> tuple[bytes, str, str]:
     declared = DECLARED.match(data)
     encoding = MARKS[mark] if mark else declared[1].decode() if declared else "utf-8"
     try:
+        if codecs.lookup(encoding).name in NO_ENCODING:
+            raise LookupError
         text = data[len(mark) :].decode(encoding)
     except LookupError:
         raise InputError(f"{name} declares the encoding {encoding}, which is unknown; save it as UTF-8") from None

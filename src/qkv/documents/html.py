@@ -1,14 +1,17 @@
 """HTML: each block's text is translated as a whole, and its inline tags go where their words go."""
 
+import codecs
 import html
 import re
 import unicodedata
+from bisect import bisect_left
 from dataclasses import replace
 
 from qkv.documents.format import Languages, TextFormat, edited
 from qkv.documents.protect import Patterns
-from qkv.documents.segment import Kind, Mark, Parts, Translates, code_of
+from qkv.documents.segment import Kind, Mark, Parts, Translates
 from qkv.documents.tags import ENTITY, Tag, scan
+from qkv.documents.text import Translation
 from qkv.documents.translate import translate_segments
 
 PHRASE = "a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark nobr output q ruby rb rp rt s small"
@@ -23,16 +26,32 @@ ATTRIBUTES = ("title", "alt", "placeholder")
 NO = re.compile(r"(?:^|\s)notranslate(?:\s|$)")
 BASIC = frozenset(["&amp;", "&lt;", "&gt;"])  # which are written again as they were
 SPACES = re.compile(r"[ \t\n\r\f]+")  # what HTML shows as one space
+CHARSET = re.compile(
+    r"""<(?:meta\s[^<>]{0,200}?charset|\?xml[^<>]{0,100}?encoding)\s*=\s*["']?([\w.-]+)""", re.IGNORECASE
+)
 
 
 def translate_html(
     translator: Translates, html: list[str], *, protect: Patterns = (), **how: int | float | bool
 ) -> list[str]:
     """Each text as HTML, a page or a part of one."""
-    pages = [Html(text.encode("utf-8", "surrogatepass"), "the HTML text", Languages()) for text in html]
-    done = translate_segments(translator, [segment for page in pages for segment in page.segments], protect, **how)
-    best = iter([one.ranked[0] if one.ranked else None for one in done])
-    return [page.write([next(best) for _ in page.segments]).decode("utf-8") for page in pages]
+    return [page.text for page in translate_pages(translator, html, protect=protect, **how)]
+
+
+def translate_pages(
+    translator: Translates, html: list[str], *, protect: Patterns = (), **how: int | float | bool
+) -> list[Translation]:
+    """The same, with what is to be said about the sentences."""
+    # A byte order mark, since whatever a text declares, it is text already.
+    data = [codecs.BOM_UTF8 + text.encode("utf-8", "surrogatepass") for text in html]
+    pages = [Html(one, "the HTML text", Languages()) for one in data]
+    done = iter(translate_segments(translator, [part for page in pages for part in page.segments], protect, **how))
+    results = []
+    for page in pages:
+        own = [next(done) for _ in page.segments]
+        text = page.write([one.ranked[0] if one.ranked else None for one in own]).decode("utf-8-sig")
+        results.append(Translation(text, [text], [remark for one in own for remark in one.remarks]))
+    return results
 
 
 class Html(TextFormat):
@@ -92,21 +111,26 @@ class Html(TextFormat):
     def write(self, done: list[Parts | None]) -> bytes:
         """Attributes first: the tags that they are in may move with their words."""
         attributes = [
-            (span.start, span.end, html.escape(code_of(parts)))
+            (span.start, span.end, self.spelled(parts).replace('"', "&quot;").replace("'", "&#x27;"))
             for span, parts in zip(self.spans[self.blocks :], done[self.blocks :], strict=True) if parts
         ]  # fmt: skip
-        edits = []
-        for span, parts in zip(self.spans[: self.blocks], done[: self.blocks], strict=True):
-            if parts:
-                own = [edit for edit in attributes if span.start <= edit[0] < span.end]
-                attributes = [edit for edit in attributes if not span.start <= edit[0] < span.end]
-                edits.append((span.start, span.end, self.spelled([self.moved(part, own) for part in parts])))
-        return self.mark + edited(self.text, edits + attributes).encode(self.encoding)
+        edits = [
+            (span.start, span.end, self.spelled([self.moved(part, attributes) for part in parts]))
+            for span, parts in zip(self.spans[: self.blocks], done[: self.blocks], strict=True) if parts
+        ]  # fmt: skip
+        page = edited(self.text, edits + attributes)  # without the attributes that lie in an edit
+        return self.mark + page.encode(self.written_in(), "xmlcharrefreplace")
 
-    def moved(self, part: str | Mark, edits: list[tuple[int, int, str]]) -> str | Mark:
+    def written_in(self) -> str:
+        """The encoding; ASCII, which is right in all, for a page that has no other letters but declares another one."""
+        declared = CHARSET.search(self.text) if self.encoding == "utf-8" and self.text.isascii() else None
+        return "ascii" if declared and declared[1].lower() not in ("utf-8", "utf8") else self.encoding
+
+    def moved(self, part: str | Mark, attributes: list[tuple[int, int, str]]) -> str | Mark:
         if isinstance(part, str) or part.number < 0:
             return part
-        return replace(part, code=edited(self.text, edits, *self.places[part.number]))
+        first, last = (bisect_left(attributes, (place,)) for place in self.places[part.number])
+        return replace(part, code=edited(self.text, attributes[first:last], *self.places[part.number]))
 
 
 def is_kept(tag: Tag) -> bool:
@@ -161,7 +185,7 @@ def decoded(text: str) -> Parts:
     begin = 0
     for match in ENTITY.finditer(text):
         character = html.unescape(match[0])
-        if match[0] in BASIC or unicodedata.category(character[0])[0] in "LNP":
+        if match[0] in BASIC or (character and unicodedata.category(character[0])[0] in "LNP"):
             new: str | Mark = character
         else:
             new = Mark(match[0], "space" if character.isspace() else "word")

@@ -84,10 +84,11 @@ class Sides:
         for node in sorted(pairs, key=lambda n: (n.open is not None, n.close is None, n.low + n.high)):
             node.low = max(node.low, edge)
             node.high = edge = max(node.high, node.low)
+        others = [(place, node) for place, node in enumerate(nodes) if not node.is_point]
         for place, node in enumerate(nodes):
             if node.is_point:
-                for other_place, other in enumerate(nodes):
-                    if not other.is_point and other.low < node.low < other.high:
+                for other_place, other in others:
+                    if other.low < node.low < other.high:
                         node.low = node.high = other.low if place < other_place else other.high
             self.settle(node.inside, node.start, node.end, node.low, node.high)
         order = {id(node): place for place, node in enumerate(nodes)}

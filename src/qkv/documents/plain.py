@@ -9,5 +9,6 @@ class Plain(TextFormat):
     """Plain text; line ends, blank lines, indentation and tabs stay."""
 
     def find(self) -> None:
-        for match in re.finditer(r"[^\r\n]*\S[^\r\n]*", self.text):
-            self.add(match.start(), match.end(), [match[0]])
+        for match in re.finditer(r"[^\r\n]+", self.text):
+            if match[0].strip():
+                self.add(match.start(), match.end(), [match[0]])

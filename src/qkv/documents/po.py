@@ -9,6 +9,8 @@ from qkv.errors import InputError
 
 FIELD = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)[ \t]*(?=")')
 STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"\s*$')
+CHARSET = re.compile(r"charset=([\w.-]+)")
+ASCII = ("ASCII", "US-ASCII", "CHARSET")  # the last is what xgettext writes into a template
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 SPELLED = {"\\": "\\\\", '"': '\\"', **{value: f"\\{letter}" for letter, value in ESCAPES.items()}}
 
@@ -44,7 +46,7 @@ class Po(TextFormat):
             if source is None or not entry.forms:
                 continue
             if not source.text:
-                self.header(entry.forms[0].text)
+                self.header(entry.forms[0])
             elif "fuzzy" in entry.flags:
                 fuzzy += 1
                 self.kept += 1
@@ -53,10 +55,13 @@ class Po(TextFormat):
         if fuzzy:
             self.remarks.append(f"messages that are marked as fuzzy, and were kept: {fuzzy}")
 
-    def header(self, text: str) -> None:
-        fields = dict(re.findall(r"^([\w-]+):[ \t]*(.*?)[ \t]*$", text, re.MULTILINE))
-        charset = re.search(r"charset=([\w.-]+)", fields.get("Content-Type", ""))
-        if charset and charset[1].upper().replace("_", "-") not in ("UTF-8", "UTF8", "ASCII", "US-ASCII", "CHARSET"):
+    def header(self, header: Value) -> None:
+        found = re.findall(r"^([\w-]+):(.*)$", header.text, re.MULTILINE)
+        fields = {name: value.strip(" \t") for name, value in found}
+        charset = CHARSET.search(self.text, header.start, header.end)
+        if charset and charset[1].upper().replace("_", "-") in ASCII:  # which translations are not
+            self.edits.append((*charset.span(1), "UTF-8"))
+        elif charset and charset[1].upper().replace("_", "-") not in ("UTF-8", "UTF8"):
             raise InputError(f"{self.name} is in {charset[1]}; convert it with: msgconv --to-code=UTF-8")
         self.languages.check(self.name, "the header Language:", fields.get("Language"), "target")
         self.languages.check(self.name, "the header X-Source-Language:", fields.get("X-Source-Language"), "source")

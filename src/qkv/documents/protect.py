@@ -55,13 +55,14 @@ def protected(text: str) -> list[tuple[int, int]]:
 def bare_address(address: str) -> str:
     """Without the full stop that ends its sentence, and without a bracket that was opened before it."""
     surplus = address.count(")") - address.count("(")
-    while address:
-        if address[-1] == ")" and surplus > 0:
+    end = len(address)
+    while end:
+        if address[end - 1] == ")" and surplus > 0:
             surplus -= 1
-        elif address[-1] not in AFTER:
+        elif address[end - 1] not in AFTER:
             break
-        address = address[:-1]
-    return address
+        end -= 1
+    return address[:end]
 
 
 def compiled(patterns: Sequence[str]) -> Patterns:

@@ -81,7 +81,7 @@ class Story:
             raw = self.text[child.start : child.end]
             if number < skip:
                 continue
-            if child.name == "r" and self.field_mark(child) == "begin":
+            if child.name == "r" and "begin" in self.field_marks(child):
                 skip = self.field_end(children, number)
                 yield Mark(self.text[child.start : children[skip - 1].end], "word")
             elif child.name == "r":
@@ -107,16 +107,16 @@ class Story:
                 code = f"<{self.prefix}r>{properties}{raw}</{self.prefix}r>"
                 yield Mark(code, "gap" if child.name in BREAKS else "alone")
 
-    def field_mark(self, run: Element) -> str:
-        """begin, separate or end of a field, which Word computes: a page number, a date."""
-        mark = run.child("fldChar")
-        return mark.get(f"{self.prefix}fldCharType") if mark else ""
+    def field_marks(self, run: Element) -> list[str]:
+        """begin, separate and end of fields, which Word computes: a page number, a date."""
+        return [child.get(f"{self.prefix}fldCharType") for child in run.children if child.name == "fldChar"]
 
     def field_end(self, children: list[Element], number: int) -> int:
         depth = 0
         for at in range(number, len(children)):
-            depth += {"begin": 1, "end": -1}.get(self.field_mark(children[at]), 0)
-            if depth == 0:
+            marks = self.field_marks(children[at])
+            depth += marks.count("begin") - marks.count("end")
+            if depth <= 0:
                 return at + 1
         return len(children)
 
@@ -126,7 +126,7 @@ class Story:
         boxed = [(one.start, one.end, self.runs(one, parts, {})) for one, parts in found if one.is_boxed]
         boxes = {raw: edited(self.text, boxed, *place) for raw, place in self.boxes.items()}
         plain = [(one.start, one.end, self.runs(one, parts, boxes)) for one, parts in found if not one.is_boxed]
-        return self.mark + edited(self.text, plain + boxed).encode(self.encoding)
+        return self.mark + edited(self.text, plain + boxed).encode(self.encoding, "xmlcharrefreplace")
 
     def runs(self, paragraph: Paragraph, parts: Parts, boxes: dict[str, str]) -> str:
         """The XML of a paragraph's runs; what holds a box is written with the new text of the box."""

@@ -9,6 +9,7 @@ from qkv.errors import InputError
 
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 CODE = re.compile(r"<(/?)([A-Za-z]*)[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}")  # <i>, <v Ann>, <00:01.500>, {\an8}
+TIME = re.compile(r"\s*-?\d[\d\s:.,]*-->")
 SPEAKER = re.compile(r"\s*(?:-|–|—|>>)\s*")  # before what one of several people says
 
 
@@ -20,7 +21,10 @@ class Subtitles(TextFormat):
         found = False
         for match in LINE.finditer(self.text):
             line = match[0].rstrip("\r\n")
-            if "-->" in line:
+            if "-->" in line and (cue is None or TIME.match(line)):
+                if cue and self.text[slice(*cue[-1])].strip().isdigit():  # the number of the cue that begins here
+                    cue.pop()
+                self.cue(cue or [])
                 cue, found = [], True
             elif not line.strip():
                 self.cue(cue or [])

@@ -86,15 +86,31 @@ class XmlFormat(TextFormat):
             skip = tag.end
             if tag.text.startswith("<![CDATA["):
                 parts.append(tag.text[9:-3])
-            elif tag.is_open and not tag.is_close and tag.name in CODES:
-                skip = next(other.end for other in tags[number:] if other.is_close and other.name == tag.name)
-                parts.append(Mark(self.text[tag.start : skip]))
+            elif tag.is_open and not tag.is_close and (tag.name in CODES or is_protected(tag)):
+                skip = end_of(tags, number)
+                parts.append(Mark(self.text[tag.start : skip], "alone" if tag.name in CODES else "word"))
             elif tag.is_open == tag.is_close:
                 parts.append(Mark(tag.text))
             else:
                 parts.append(Mark(tag.text, "open" if tag.is_open else "close", tag.name))
             at = skip
         return parts + decoded(self.text[at:end])
+
+
+def is_protected(tag: Tag) -> bool:
+    """XLIFF's mrk around a name or a piece of code: mtype="protected" in 1.2, translate="no" in 2.x."""
+    return tag.name == "mrk" and (tag.get("mtype") == "protected" or tag.get("translate") == "no")
+
+
+def end_of(tags: list[Tag], number: int) -> int:
+    """Where the element ends that this tag opens."""
+    depth = 0
+    for at in range(number, len(tags)):
+        if tags[at].name == tags[number].name:
+            depth += tags[at].is_open - tags[at].is_close
+            if depth == 0:
+                return tags[at].end
+    return tags[-1].end
 
 
 def decoded(text: str) -> Parts:
