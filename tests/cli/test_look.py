@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,13 @@ def test_a_page_with_its_view_beside_it(qkv: Run, model: Path, tmp_path: Path) -
     assert shown["translation"] == package.load(model).translate(TEXT, beam=2)[0].text
     assert shown["translation"] in page
     assert not re.search(r"<script[^>]+src=|<link[^>]+href=[\"']http", page), "nothing from outside"
+
+
+def test_a_page_needs_nothing_of_the_server(model: Path, tmp_path: Path) -> None:
+    program = "import sys\nsys.modules.update(starlette=None, uvicorn=None)\nfrom qkv.cli import main\nmain()"
+    command = [sys.executable, "-c", program, "look", TEXT, "--model", model, "-o", tmp_path / "look.html"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_align_prints_a_line_for_each_pair_and_tune_keeps_a_layer(qkv: Run, model: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from qkv.decoding.quantize import FILE
 
@@ -75,6 +76,27 @@ def test_a_folder_without_validation_text_asks_for_some(qkv: Any, copy: Path) ->
     result = qkv("quantize", copy)
     assert result.code == 1
     assert "has no validation set of a training run; give --valid val.en val.de" in result.err
+
+
+def test_text_that_is_too_long_asks_for_shorter(qkv: Any, copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "val.tsv").write_text("7 " * 60 + "\tseven\n")
+    result = qkv("quantize", copy, "--valid", "val.tsv")
+    assert result.code == 1
+    assert result.err.startswith("qkv: none of the 1 sources has from 1 to ")
+    assert result.err.endswith(" tokens, as the model was trained on; give --valid shorter sentences\n")
+
+
+def test_auto_measures_anew_where_the_model_was_trained_on(qkv: Any, copy: Path) -> None:
+    assert qkv("quantize", copy, "--bound", "3").code == 0
+    assert qkv("translate", "1 2", "--model", copy, "--engine", "auto").code == 0
+    kept = json.loads((copy / "engine.json").read_text())
+    (copy / "engine.json").write_text(json.dumps({**kept, "engine": "int8"}))
+    weights = load_file(copy / "model.safetensors")
+    save_file({name: value * 1.001 for name, value in weights.items()}, copy / "model.safetensors")
+    result = qkv("translate", "1 2", "--model", copy, "--engine", "auto")
+    assert result.code == 0, result.err
+    assert "engine int8 is left out: " in result.err
+    assert json.loads((copy / "engine.json").read_text())["engine"] in ("native", "ctranslate2", "ctranslate2-int8")
 
 
 def test_auto_measures_says_and_remembers(qkv: Any, copy: Path) -> None:

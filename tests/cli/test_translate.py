@@ -1,6 +1,9 @@
 """`qkv translate`: one line out for each line in, whatever the lines are and wherever they come from."""
 
 import json
+import os
+import pty
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,7 @@ from typing import Any
 import pytest
 
 import qkv as package
+from qkv import cli
 
 Run = Callable[..., Any]
 DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
@@ -77,6 +81,46 @@ def test_six_hundred_lines_keep_their_places(qkv: Run, model: Path, tmp_path: Pa
     remark = "line 300 was longer than the model's training sentences and was translated in "
     assert [line for line in result.err.splitlines() if line.startswith(remark)]
     assert result.err.count("longer than") == 1
+
+
+@pytest.mark.parametrize("flags", [[], ["--format", "text"], ["--format", "html"]])
+def test_a_sentence_longer_than_any_name_of_a_file(flags: list[str], qkv: Run, model: Path) -> None:
+    result = qkv("translate", "7 " * 200, "--model", model, "--beam", "1", *flags)
+    assert (result.code, len(result.lines)) == (0, 1)
+    assert "qkv: " not in result.err
+
+
+def test_a_pipe_is_read_as_a_file(qkv: Run, model: Path) -> None:
+    """As a shell's <(..) gives it."""
+    for flags in ([], ["--format", "text"]):
+        end, start = os.pipe()
+        os.write(start, b"7\n4 2\n")
+        os.close(start)
+        given = qkv("translate", f"/dev/fd/{end}", "--model", model, *flags)
+        os.close(end)
+        assert given.out == qkv("translate", "--model", model, *flags, stdin=b"7\n4 2\n").out
+        assert given.err == ""
+
+
+@pytest.mark.parametrize(("given", "sizes"), [(["lines.num"], [3]), ([], [1, 1, 1])], ids=["a file", "typed lines"])
+def test_at_a_terminal_only_typed_lines_are_translated_one_by_one(
+    given: list[str], sizes: list[int], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lines.num").write_text("7\n4 2\n1\n")
+    seen: list[int] = []
+    real = package.Translator.translate
+    monkeypatch.setattr(package.Translator, "translate", lambda self, texts, **how: (
+        seen.append(len(texts)) or real(self, texts, **how)))  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["qkv", "translate", *given, "--model", str(model), "-o", "out"])
+    person, terminal = pty.openpty()
+    with os.fdopen(person, "wb"), os.fdopen(terminal) as stdin:
+        os.write(person, b"7\n4 2\n1\n\x04")
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with pytest.raises(SystemExit):
+            cli.main()
+    assert seen == sizes
+    assert len(Path("out").read_text().splitlines()) == 3
 
 
 def test_n_best_with_scores(qkv: Run, model: Path, translator: package.Translator) -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -166,3 +167,27 @@ def test_json_has_no_infinity() -> None:
     again = json.loads(json.dumps(tree, allow_nan=False))
     masked = next(step for step in again if step["title"] == "masked scores")
     assert masked["values"][0][1:] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("attention", "score", "weights"),
+    [
+        ("scaled_dot", "q k^T / sqrt(4) = q k^T / 2", "softmax, head 1"),
+        ("dot", "dot(q, k)", "softmax, head 1"),
+        ("additive", "additive(q, k)", "softmax, head 1"),
+        ("local_p", "q k^T / sqrt(4) = q k^T / 2", "local_p, head 1"),
+        ("window(radius=1)", "q k^T / sqrt(4) = q k^T / 2", "softmax, head 1"),
+    ],
+)
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_what_is_said_is_true_of_this_attention(attention: str, score: str, weights: str, stack: Any) -> None:
+    sizes = {"d_model": 16, "d_ff": 24, "n_heads": 4, "encoder_layers": 1, "decoder_layers": 1, "max_length": 32}
+    model = Transformer(TransformerConfig(vocab_size=len(TOKENIZER), attention=attention, **sizes))
+    steps = {step.title: step for step in explain(Translator(model, TOKENIZER, {}), TEXT, stack=stack)}
+    assert steps["scaled scores" if "sqrt" in score else "scores"].equation == score
+    assert steps["weights"].equation == weights
+    sums = steps["weights"].values.sum(-1)
+    assert ("Each row sums to 1." in steps["weights"].about) == torch.allclose(sums, torch.ones_like(sums))
+    if "masked scores" in steps:
+        is_causal = not bool(steps["masked scores"].values.isfinite().triu(1).any())
+        assert ("before it" in steps["masked scores"].about) == is_causal

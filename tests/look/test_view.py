@@ -127,6 +127,8 @@ def test_the_other_views(tmp_path: Path) -> None:
     steps = explain_view(translator, TEXT, "decoder", 2)["steps"]
     assert steps[0].keys() == worked_example()[0].to_tree().keys()
     json.dumps(steps, allow_nan=False)
+    cells = [cell for step in steps for row in step["values"] for cell in row if cell is not None]
+    assert all(cell == round(cell, 4) for cell in cells)
 
 
 def test_mistakes_are_said_in_words() -> None:
@@ -137,3 +139,5 @@ def test_mistakes_are_said_in_words() -> None:
         explain_view(translator, TEXT, "middle")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="there is no layer 3 in this decoder; give 1 to 2"):
         explain_view(translator, TEXT, "decoder", 3)
+    with pytest.raises(InputError, match="look at one sentence at a time"):
+        explain_view(translator, TEXT * 9)

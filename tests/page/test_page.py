@@ -483,3 +483,17 @@ def test_a_picture_that_needs_no_text_stays_when_a_translation_comes(server: str
     assert table.locator(".readout").inner_text() == told
     page.keyboard.press("ArrowDown")
     expect(table.locator(".readout")).not_to_have_text(told)
+
+
+def test_a_text_that_was_deleted_is_not_translated(server: str, window: Open) -> None:
+    """Though its translation was under way: what comes later is not shown under an empty field."""
+    held: list[Any] = []
+    opened = window()
+    opened.page.route("**/api/translate", lambda route: held.append(route))
+    page = opened.open(server)
+    page.get_by_label("Text to translate").fill(TEXT)
+    expect(page.locator("#status")).to_have_text("Translating …")
+    with page.expect_event("requestfailed"):
+        page.get_by_label("Text to translate").fill("")
+    expect(page.locator("#status")).to_have_text("")
+    assert len(held) == 1

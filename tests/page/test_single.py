@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from playwright.sync_api import Page, expect
 
 from qkv.errors import InputError
-from qkv.serving.single import PAGE, embeddable, single_file
+from qkv.look.single import PAGE, embeddable, single_file
 
 Open = Callable[..., Any]
 NASTY = '</script><img src=x onerror="document.title=1">'

@@ -100,6 +100,7 @@ def test_the_models_and_their_parts(client: TestClient, translator: Translator) 
         ("/api/explain", {"q": "x", "layer": 9}, 400, "layer"),
         ("/api/explain", {"q": "x", "stack": "middle"}, 400, "stack"),
         ("/api/explain", {}, 400, "q"),
+        ("/api/explain", {"q": "dog " * 30}, 400, "look at one sentence at a time"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from qkv.serving import Limits
+from qkv.serving import uploads as module
+from qkv.serving.refusal import Refusal
 from qkv.serving.uploads import PREFIX, Uploads, remove_left_over
 
 PAIR = {"source": "en", "target": "de"}
@@ -86,14 +88,50 @@ def test_what_is_wrong_is_said_in_one_sentence(serve: Any) -> None:
     broken = send(client, "a.docx", b"PK no zip at all")
     assert (broken.status_code, set(broken.json())) == (400, {"error"})
     assert "qkv-serve" not in broken.json()["error"]
+    lone = send(client, "a.txt", b'<?xml version="1.0" encoding="raw_unicode_escape"?>\nhello \\ud800 world')
+    assert (lone.status_code, lone.json()["error"].split(",")[1]) == (400, " which is unknown; save it as UTF-8")
     pair = send(client, "a.txt", b"dog.", target="fr")
     assert (pair.status_code, pair.json()) == (400, {"error": "fr is not supported"})
     assert on_the_disk(client) == []
 
 
 def test_files_that_nobody_fetches_are_bounded(serve: Any) -> None:
-    client = serve(limits=Limits(kept_files=2))
-    assert [send(client, "a.txt", b"dog.").status_code for _ in range(3)] == [200, 200, 503]
+    """Half of the places are one client's, and what has none is not translated."""
+    client = serve(limits=Limits(kept_files=4))
+    sent = [send(client, "a.txt", b"dog.") for _ in range(3)]
+    assert [one.status_code for one in sent] == [200, 200, 429]
+    assert client.app.state.service.metrics.total("qkv_batch_sentences_sum") == 2
+    client.get(sent[0].json()["translatedFileUrl"])
+    assert send(client, "a.txt", b"dog.").status_code == 200
+
+
+def test_a_file_that_is_being_translated_has_its_place() -> None:
+    uploads = Uploads(Limits(kept_files=3))
+    with uploads.new(b"", ".txt", "a"):
+        for client, status in (("a", 429), ("b", None), ("c", None), ("d", 503)):
+            if status is None:
+                uploads.begin(client)
+                continue
+            with pytest.raises(Refusal) as refused:
+                uploads.begin(client)
+            assert refused.value.status == status
+    uploads.begin("d")
+    uploads.close()
+
+
+def test_asking_about_a_file_does_not_fetch_it(serve: Any) -> None:
+    client = serve()
+    url = send(client, "a.txt", b"dog.").json()["translatedFileUrl"]
+    assert client.head(url).status_code == 200
+    assert client.get(url).text == "Hund."
+
+
+def test_a_file_that_waited_too_long_is_gone(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = serve()
+    monkeypatch.setattr(module, "KEPT", -1)
+    url = send(client, "a.txt", b"dog.").json()["translatedFileUrl"]
+    assert client.get(url).status_code == 404
+    assert on_the_disk(client) == []
 
 
 def test_the_folder_goes_with_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,3 +132,13 @@ def test_a_file_of_no_use(name: str, content: str | None, sentence: str, tmp_pat
         (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=sentence):
         read_glossaries(tmp_path / name, Models.load([model_folder]))
+
+
+def test_a_look_inside_says_that_it_has_no_glossary(serve: Any) -> None:
+    client = serve(glossaries={"en-de": Glossary({"dog": "Vierbeiner"})})
+
+    def remarks(q: str) -> Any:
+        return client.post("/api/translate", json={"q": q, "tokens": True}).json()["translations"][0]["remarks"]
+
+    assert remarks("the dog.") == ["is the model's own, without the server's glossary (dog: Vierbeiner)"]
+    assert remarks("the cat.") == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from qkv.serving import Models, Service, make_app
+from qkv.serving import Limits, Models, Service, make_app
 from qkv.serving.queue import CHUNK, Call, Job
 from qkv.serving.server import listening
 
@@ -127,3 +127,15 @@ def test_who_stays_is_answered_though_others_hang_up(running: Running) -> None:
     for text, translation in (("dog.", "Hund."), ("cat.", "Katze.")):
         assert answer(running.send("/translate", q=text, **PAIR)) == {"translatedText": translation}
     assert running.abandoned == 0
+
+
+def test_what_stood_beside_a_text_that_was_refused_is_not_translated(running: Running) -> None:
+    running.service.queue.limits = Limits(queue=4)  # of which one client may have two
+    first = running.send("/translate", q="dog.", **PAIR)
+    until(lambda: running.batches)
+    refused = answer(running.send("/api/translate", q=["cat.", "snow.", "boat."], target="de"))
+    assert refused["error"].startswith("Slowdown: 2 of your sentences are waiting")
+    running.gate.set()
+    assert answer(first) == {"translatedText": "Hund."}
+    until(lambda: running.abandoned == 2)
+    assert running.batches == [["dog."]]

@@ -1,11 +1,13 @@
 """LibreTranslate's API: fields, answers, errors and codes as its source has them (version 1.9.6)."""
 
+import io
 import json
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+import docx
 import pytest
 from starlette.testclient import TestClient
 
@@ -15,6 +17,7 @@ from qkv.serving import Limits
 from qkv.serving.languages import find, name_of
 from qkv.serving.suggestions import Suggestions
 from qkv.text import read_pairs
+from qkv.text.language import pick
 
 PAIR = {"source": "en", "target": "de"}
 
@@ -73,6 +76,35 @@ def test_auto_detects_each_text_of_a_list(client: TestClient) -> None:
     assert all(50 < one["confidence"] <= 100 for one in answer["detectedLanguage"])
     assert answer["translatedText"][1] == q[1]
     assert answer["translatedText"][0] != q[0]
+
+
+def german_files() -> dict[str, bytes]:
+    """Of which the first bytes are no German."""
+    text = "Zwei Hunde spielen im Schnee, und das Kind sieht den alten Baum."
+    packed = io.BytesIO()
+    document = docx.Document()
+    document.add_paragraph(text)
+    document.save(packed)
+    style = ".card { color: red; background-color: white; font-family: sans-serif }\n" * 40
+    page = f"<html><head><style>{style}</style></head><body><p>{text}</p></body></html>"
+    return {"a.docx": packed.getvalue(), "a.html": page.encode(), "a.txt": text.encode("utf-16")}
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.html", "a.txt"])
+def test_the_language_of_a_file_is_that_of_its_text(name: str, serve: Any, model_folder: Path, tmp_path: Path) -> None:
+    client = serve(relabelled(model_folder, tmp_path / "de-en", source="de", target="en"))
+    data = german_files()[name]
+    fields = {"source": "auto", "target": "en"}
+    url = client.post("/translate_file", data=fields, files={"file": (name, data)}).json()["translatedFileUrl"]
+    assert client.get(url).content != data
+
+
+def test_what_nobody_can_tell_is_translated(serve: Any, model_folder: Path, tmp_path: Path) -> None:
+    client = serve(relabelled(model_folder, tmp_path / "de-en", source="de", target="en"))
+    q = "两只狗在雪地里玩耍。"
+    answer = client.post("/translate", json={"q": q, "source": "auto", "target": "en"}).json()
+    assert answer["detectedLanguage"] == {"confidence": 0.0, "language": "en"}
+    assert answer["translatedText"] != q
 
 
 def test_emoji_come_back_and_nobody_knows_their_language(client: TestClient) -> None:
@@ -135,6 +167,7 @@ def test_what_is_wrong_is_said_in_one_sentence(fields: dict[str, Any], sentence:
         (b"{", "application/json", "Invalid JSON format"),
         (b"[1]", "application/json", "Invalid JSON format"),
         (b"[" * 100_000, "application/json", "Invalid JSON format"),
+        (b'{"q": ' + b"[" * 900 + b"]" * 900 + b"}", "application/json", "Invalid JSON format"),
         (b'{"q": ' + b"9" * 5000 + b"}", "application/json", "Invalid JSON format"),
         (b"\xff\xfe\xff", "application/json", "Invalid JSON format"),
         (b"&".join(b"a%d=1" % i for i in range(200)), "application/x-www-form-urlencoded", "the form cannot be read"),
@@ -171,6 +204,20 @@ def test_each_pair_has_its_model(serve: Any, model_folder: Path, tmp_path: Path)
         assert answer.json() == {"translatedText": "Hund."}, (source, target)
     answer = client.post("/translate", json={"q": "dog.", "source": "en", "target": "zh"})
     assert answer.json()["error"] == "Chinese (Hans) (zh-Hans) is not available as a target language from English (en)"
+
+
+def test_no_two_models_have_one_name(serve: Any, model_folder: Path, tmp_path: Path) -> None:
+    """One of which is a name that another would have got."""
+    others = [relabelled(model_folder, tmp_path / name, source="de", target="en") for name in ("en-de", "x/en-de-2")]
+    client = serve(*others)
+    names = [model["name"] for model in client.get("/api/models").json()["models"]]
+    assert names == ["en-de", "en-de-2", "en-de-2-2"]
+
+
+def test_what_is_too_long_for_a_code_is_not_remembered() -> None:
+    before = pick.cache_info().misses
+    assert find("z" * 41, ["en"]) is None
+    assert pick.cache_info().misses == before
 
 
 @pytest.mark.parametrize(
@@ -235,6 +282,8 @@ def test_suggestions_are_pairs_to_train_with(serve: Any, tmp_path: Path) -> None
     (pair,) = read_pairs([path], source="en", target="de")
     assert (pair.source, pair.target) == ("old boat", "alter\nKahn")
     assert client.post("/suggest", data={"q": "x", **PAIR}).json() == {"error": "Invalid request: missing s parameter"}
+    same = client.post("/suggest", data={"q": "dog", "s": "Hund", "source": "DE", "target": "de"})
+    assert (same.status_code, same.json()["error"][:48]) == (400, "Invalid request: source and target are both de; ")
 
 
 def test_no_suggestions_unless_asked_for(client: TestClient) -> None:

@@ -212,3 +212,17 @@ def test_a_search_beyond_the_limits_is_refused(
 def test_a_sentence_without_end_is_refused(watched: Watched, queue: Queue) -> None:
     with pytest.raises(InputError, match="a sentence has 20001 characters, more than 20000"):
         queued(watched, queue).translate("x" * 20_001)
+
+
+def test_a_text_that_cannot_be_read_fails_alone(watched: Watched, queue: Queue) -> None:
+    watched.gate.set()
+    with pytest.raises(InputError, match="half a surrogate pair"):
+        queued(watched, queue).translate(["dog.", "\ud800"])
+    assert queued(watched, queue).translate("cat.")[0].text == "Katze.", "the thread goes on"
+
+
+def test_a_long_text_fits_into_a_short_queue(watched: Watched, sentences: list[str]) -> None:
+    watched.gate.set()
+    queue = Queue(Limits(queue=10), Metrics())
+    assert len(queued(watched, queue).translate(sentences)) == len(sentences)
+    queue.close()

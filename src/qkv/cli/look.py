@@ -15,6 +15,7 @@ from qkv.files import write_text
 from qkv.look import draw
 from qkv.look.animation import animate
 from qkv.look.sentence import Look, look_at_ids
+from qkv.look.single import single_file
 from qkv.look.view import architecture_view, curves_view, explain_view, positions_view, view
 from qkv.models import Transformer
 
@@ -78,8 +79,6 @@ def look(
 
 
 def save_page(translator: Translator, text: str, output: Path, *, beam: int, n_best: int) -> None:
-    from qkv.serving.single import single_file
-
     shown = view(translator, text, beam=beam, n_best=n_best)
     extras: dict[str, Any] = positions_view(translator) | architecture_view(translator)
     if translator.folder:

@@ -49,7 +49,8 @@ def serve(
     api_key
         Every request must carry this key; the environment's QKV_API_KEY, unless given.
     glossary
-        A file of pairs, source term and target term: translations use these terms.
+        A file of pairs, source term and target term: translations use these terms, but for the page and other looks
+        inside, which show what the model itself wrote.
     suggestions
         Keep better translations that people send in this file (.jsonl), to train with.
     protect

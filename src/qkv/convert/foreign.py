@@ -26,8 +26,8 @@ class Foreign(Tokenizer):
         path = folder / "tokenizer.json"
         if not path.exists():
             raise InputError(
-                f"{folder} has no tokenizer.json, which is the only kind of tokenizer that is read; save it there "
-                "with transformers' AutoTokenizer(..).save_pretrained(..)"
+                f"{folder} has no tokenizer.json, which is the only kind of tokenizer that is read (OPUS-MT's own "
+                "folders have none); build one with transformers' PreTrainedTokenizerFast and save it there"
             )
         try:
             tokenizer = cls(path.read_bytes().decode(), rows)

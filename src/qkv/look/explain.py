@@ -1,7 +1,7 @@
 """The Q, K, V computation of one sentence, step by step, with a trained model's own numbers."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qkv.attention import ATTENTIONS, SCORES, Soft
+from qkv.attention.scores import ScaledDot
 from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.layers import Block, Stack
@@ -119,21 +121,32 @@ def attended(seen: Seen, block: Block, words: list[str], head: int) -> list[Step
     steps.append(table("products", "q k^T", words, dots, "How well each key (column) answers each query (row).", words))
     about = f"What softmax reads: the model's score ({type(attend.score).__name__})"
     about += "." if bias is None else ", and what the position encoding adds to it."
-    name = f"q k^T / sqrt({width}) = q k^T / {math.sqrt(width):.4g}"
-    steps.append(table("scaled scores", name, words, scores[0, head], about, words))
+    title, name = "scores", f"{named(attend.score, SCORES)}(q, k)"
+    if type(attend.score) is ScaledDot:
+        title, name = "scaled scores", f"q k^T / sqrt({width}) = q k^T / {math.sqrt(width):.4g}"
+    steps.append(table(title, name, words, scores[0, head], about, words))
     if visible is not None and not bool(visible.all()):
         blocked = scores.masked_fill(~visible, -torch.inf)
-        about = "A token may look at itself and at what stands before it; -inf becomes a weight of 0."
+        seen_by = "itself and what stands before it" if block.has_memory else "what is near it or of its sentence"
+        about = f"A token sees at most {seen_by}; -inf becomes a weight of 0."
         steps.append(table("masked scores", "-inf where the mask blocks", words, blocked[0, head], about, words))
     context, weights = attend.plain(q, k, v, at, mask, position)
     joined = context.transpose(1, 2).flatten(2)[0]  # (T, H * K)
+    sums, one = weights[0, head].sum(dim=-1), weights.new_ones(())
+    about = "Each row sums to 1." if torch.allclose(sums, one) else "The rows of this attention need not sum to 1."
+    chosen = "softmax" if type(attend).choose is Soft.choose else named(attend, ATTENTIONS)
     return [
         *steps,
-        table("weights", f"softmax, {h}", words, weights[0, head], "Each row sums to 1.", words),
+        table("weights", f"{chosen}, {h}", words, weights[0, head], about, words),
         table("context", f"weights v, {h}", words, context[0, head], "The values, mixed by the weights."),
         table("heads side by side", "Concat(head_1 .. head_h)", words, joined, f"All {q.size(1)} heads in one row."),
         table("attention's output", "Concat W^O", words, seen["output"][1][0], "Back to the width of the model."),
     ]
+
+
+def named(part: nn.Module, parts: Mapping[str, type[nn.Module]]) -> str:
+    """What a recipe calls it."""
+    return next((name for name, kind in parts.items() if kind is type(part)), type(part).__name__)
 
 
 def finished(seen: Seen, block: Block, words: list[str]) -> list[Step]:

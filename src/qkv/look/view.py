@@ -10,7 +10,7 @@ from torch import Tensor
 
 from qkv.config import to_tree
 from qkv.decoding import Translator
-from qkv.decoding.trace import Trace, trace
+from qkv.decoding.trace import Trace, check_fits, trace
 from qkv.errors import InputError
 from qkv.look.architecture import boxes
 from qkv.look.curves import points, read_events
@@ -18,6 +18,7 @@ from qkv.look.explain import Which, explain
 from qkv.look.sentence import Look, look_at_ids
 from qkv.models import MODELS, count_parameters
 from qkv.positions import Places
+from qkv.text.doctor import normalise
 
 DIGITS = 4  # of a weight
 MOST = 2**20  # weights of one kind; a longer sentence has the mean over heads: 512 tokens are then some megabytes
@@ -134,7 +135,9 @@ def rounded(numbers: Tensor) -> Any:
 
 
 def _short(value: Any) -> Any:
-    return [_short(one) for one in value] if isinstance(value, list) else round(value, DIGITS) or 0
+    if isinstance(value, list):
+        return [_short(one) for one in value]
+    return value if value is None else round(value, DIGITS) or 0
 
 
 @torch.no_grad()
@@ -174,5 +177,6 @@ def explain_view(translator: Translator, text: str, stack: Which = "encoder", la
     """The Q, K, V computation of one block, step by step; `layer` and `head` count from 1."""
     if stack not in ("encoder", "decoder"):
         raise InputError(f"there is no stack {stack!r} in a transformer; give encoder or decoder")
-    steps = explain(translator, text, stack=stack, layer=layer, head=head)
-    return {"steps": [step.to_tree() for step in steps]}
+    check_fits(translator, normalise(text))  # the numbers of a long text would be many megabytes
+    trees = [step.to_tree() for step in explain(translator, text, stack=stack, layer=layer, head=head)]
+    return {"steps": [tree | {"values": _short(tree["values"])} for tree in trees]}

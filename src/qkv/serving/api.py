@@ -24,6 +24,7 @@ from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, 
 from qkv.serving.models import Served
 from qkv.serving.queue import check_search
 from qkv.serving.service import Asked, Entry
+from qkv.text.doctor import normalise
 
 PARTS = {
     "tokens": ["source_tokens", "target_tokens", "token_scores"],
@@ -78,7 +79,7 @@ def chosen(asked: Asked, wish: TranslateAndLook, text: str) -> Served | None:
     models = asked.service.models
     if wish.model is not None:
         return models.named(wish.model)
-    language = found_languages(asked, wish.source, [text])[0]["language"]
+    language = found_languages(asked, wish.source, [text])[0]
     return model_for(asked, language, wish.target or models.served[0].target)
 
 
@@ -97,6 +98,7 @@ async def translate(asked: Asked) -> Response:
         asked.service.metrics.characters.labels(served.name).inc(len(text))
         if looks:
             found = await asked.alone(lambda: view(served.translator, text, wanted, **how))
+            found["remarks"] += unglossed(asked, served, text)
             return wished(found, wish) | {"model": about(served)}
         return await asked.thread(lambda: translated(asked, served, text, how))
 
@@ -121,6 +123,13 @@ def translated(asked: Asked, served: Served, text: str, how: dict[str, Any]) -> 
         "remarks": found.remarks,
         "glossary": terms,
     }
+
+
+def unglossed(asked: Asked, served: Served, text: str) -> list[str]:
+    """What to say of a look inside: it shows what the model itself wrote, so no glossary has changed it."""
+    glossary = asked.service.glossaries.get(served.name)
+    terms = {f"{term.source}: {term.target}": None for term in glossary.find(normalise(text))} if glossary else {}
+    return [f"is the model's own, without the server's glossary ({', '.join(terms)})"] if terms else []
 
 
 def plain(text: str, translation: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from qkv.serving.libre import ROUTES as LIBRE
 from qkv.serving.openapi import describe
 from qkv.serving.reading import read
 from qkv.serving.refusal import Refusal
-from qkv.serving.service import COOKIE, Asked, Entry, Service
+from qkv.serving.service import COOKIE, Asked, Entry, Service, bearer
 from qkv.serving.static import ROUTES as STATIC
 
 ROUTES: list[Entry] = [*LIBRE, *API, *STATIC]
@@ -69,7 +69,10 @@ async def answered(service: Service, entry: Entry, request: Request) -> Response
     client = request.client.host if request.client else ""
     try:
         service.admit(client)
-        values = await read(request, service.limits)
+        if bearer(request):  # it counts, whatever the body says
+            service.check_key(request)
+        with service.arriving(client):
+            values = await read(request, service.limits)
         service.check_key(request, values.get("api_key"))
         asked = Asked(service, request, values, client)
         watching = asyncio.create_task(asked.watch())
@@ -77,6 +80,7 @@ async def answered(service: Service, entry: Entry, request: Request) -> Response
             return remembering(service, request, await entry.handle(asked))
         finally:
             watching.cancel()
+            asked.gone.set()  # what was asked for beside a text that is refused
     except Refusal as refusal:
         headers = {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else None
         return JSONResponse({"error": refusal.sentence}, refusal.status, headers)

@@ -19,6 +19,7 @@ ENGLISH = (
     "tl=Tagalog tr=Turkish ug=Uyghur uk=Ukrainian ur=Urdu uz=Uzbek vi=Vietnamese vo=Volapük wa=Walloon xh=Xhosa "
     "yi=Yiddish zh=Chinese zu=Zulu"
 )
+LONGEST = 40  # characters of a code, with all that BCP 47 may add to it
 NAMES = dict(pair.split("=") for pair in ENGLISH.split())
 
 
@@ -33,6 +34,8 @@ def find(asked: str, codes: Iterable[str]) -> str | None:
     """The one of `codes` that a client means: "EN" is "en", "zh" is "zh-Hans" and the other way round."""
     codes = tuple(codes)
     asked = asked.strip()
+    if len(asked) > LONGEST:
+        return None  # before anything remembers it
     folded = asked.casefold().replace("_", "-")
     same = [folded, *(other for pair in ALIASES.items() for other in pair if folded in map(str.casefold, pair))]
     for one in same:

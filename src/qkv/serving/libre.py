@@ -10,8 +10,9 @@ from starlette.responses import JSONResponse, Response
 
 from qkv.decoding import Search
 from qkv.documents import FORMATS, translate_file, translate_html, translate_text
+from qkv.documents.format import Languages
 from qkv.serving.detect import detect, is_emoji
-from qkv.serving.languages import find, name_of
+from qkv.serving.languages import UNKNOWN, find, name_of
 from qkv.serving.models import Served
 from qkv.serving.refusal import Refusal
 from qkv.serving.service import Asked, Entry
@@ -101,10 +102,12 @@ def found_languages(asked: Asked, source: str, texts: list[str]) -> list[dict[st
     return [detect(text, models.codes)[0] for text in texts]
 
 
-def model_for(asked: Asked, language: str, target: str) -> Served | None:
-    """None where the text is to come back as it is. What nobody can tell is read as the first model's language."""
-    models = asked.service.models
-    return models.pair(language if find(language, models.codes) else models.sources[0], target)
+def model_for(asked: Asked, language: dict[str, Any], target: str) -> Served | None:
+    """None where the text is to come back as it is. What nobody can tell is for the first model of that target."""
+    models, target = asked.service.models, asked.service.models.code(target)
+    code = find(language["language"], models.codes) if language.get("confidence", 100) else None
+    first = next((one.source for one in models.served if one.target == target), models.sources[0])
+    return models.pair(code or first, target)
 
 
 async def translate(asked: Asked) -> Response:
@@ -118,13 +121,13 @@ async def translate(asked: Asked) -> Response:
     def work() -> dict[str, Any]:
         languages = found_languages(asked, source, texts)
         done = [(text, list[str]()) for text in texts]
-        groups: dict[str, list[int]] = {}
+        groups: dict[Served, list[int]] = {}
         for i, (text, language) in enumerate(zip(texts, languages, strict=True)):
-            served = None if is_emoji(text) else model_for(asked, language["language"], target)
+            served = None if is_emoji(text) else model_for(asked, language, target)
             if served:
-                groups.setdefault(served.name, []).append(i)
-        for name, members in groups.items():
-            found = translated(asked, asked.service.models.named(name), [texts[i] for i in members], kind, alternatives)
+                groups.setdefault(served, []).append(i)
+        for served, members in groups.items():
+            found = translated(asked, served, [texts[i] for i in members], kind, alternatives)
             for i, one in zip(members, found, strict=True):
                 done[i] = one
         answer: dict[str, Any] = {"translatedText": [text for text, _ in done]}
@@ -190,6 +193,8 @@ async def suggest(asked: Asked) -> Response:
         raise Refusal(403, "Suggestions are disabled on this server.")
     text, better = bounded(asked, field(asked, "q")), bounded(asked, field(asked, "s"))
     source, target = (asked.service.models.code(field(asked, name)) for name in ("source", "target"))
+    if source == target:
+        raise Refusal(400, f"Invalid request: source and target are both {source}; a suggestion is for two languages")
     keep = asked.service.suggestions
     await asked.thread(lambda: keep.add(source, target, text, better))
     return JSONResponse({"success": True})
@@ -209,24 +214,30 @@ async def send_file(asked: Asked) -> Response:
         raise Refusal(413, f"the file has more than {asked.service.limits.file_bytes} bytes; send it in parts")
 
     def work() -> str:
-        text = "" if data.startswith(b"PK") else data.decode("utf-8", "ignore")  # a packed file shows no letters
-        language = found_languages(asked, source, [text])[0]["language"]
-        served = model_for(asked, language, target)
+        code = asked.service.models.code(target)
+        text = text_of(data, name, suffix, code) if source.strip().lower() == AUTO else ""
+        served = model_for(asked, found_languages(asked, source, [text])[0], target)
         uploads = asked.service.uploads
-        with uploads.new(data, suffix) as (path, result):
+        with uploads.new(data, suffix, asked.client) as (path, result):
             if served is None:
-                return uploads.keep(path, name)
+                return uploads.keep(path, name, asked.client)
             translator = asked.translator(served, asked.service.limits.file_seconds)
             translate_file(translator, path, result, name=name, protect=asked.service.protect)
-            return uploads.keep(result, name)
+            return uploads.keep(result, name, asked.client)
 
     one = await asked.thread(work)
     return JSONResponse({"translatedFileUrl": f"{asked.request.base_url}download_file/{one}.{quote(name, safe='')}"})
 
 
+def text_of(data: bytes, name: str, suffix: str, target: str) -> str:
+    """What is to be translated of a file, with nothing of its format."""
+    document = FORMATS[suffix](data, name, Languages("", "" if target == UNKNOWN else target))
+    return " ".join(part for segment in document.segments for part in segment if isinstance(part, str))
+
+
 async def fetch_file(asked: Asked) -> Response:
-    one = asked.request.path_params["name"].partition(".")[0]
-    data, name = await asked.thread(lambda: asked.service.uploads.fetch(one))
+    one, is_last = asked.request.path_params["name"].partition(".")[0], asked.request.method == "GET"
+    data, name = await asked.thread(lambda: asked.service.uploads.fetch(one, is_last=is_last))
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
     return Response(data, media_type="application/octet-stream", headers=headers)
 

@@ -8,6 +8,11 @@ BYTES_OF_A_CHARACTER = 12  # at most: a character beyond U+FFFF is two escapes i
 ENVELOPE = 2**16  # bytes of a request that are neither text nor file: names, boundaries, settings
 
 
+def share_of(places: int) -> int:
+    """How many of them one client may have, so that it cannot keep all others out."""
+    return max(places // 2, 1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """The server's limits. A request that passes one is refused with a sentence that names it."""
@@ -16,13 +21,13 @@ class Limits:
     items: int = 100  # texts in one request
     alternatives: int = 10  # translations of one text
     beam: int = 20
-    requests: int = 128  # answered at the same time
+    requests: int = 128  # answered at the same time; half of them still arriving, if they are of one client
     queue: int = 1024  # sentences that wait; half of them, if they are of one client
     per_minute: int = 0  # requests of one client; 0 for any number
     seconds: int = 60  # until a request has its answer
     file_bytes: int = 2 * 2**20
     file_seconds: int = 600
-    kept_files: int = 32  # translated files that wait to be fetched
+    kept_files: int = 32  # translated files that wait to be fetched; half of them, if they are of one client
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +40,13 @@ class Models:
 
     @classmethod
     def load(cls, folders: Sequence[Path], device: str = "cpu", engine: str = "native") -> "Models":
-        """Each is named after its folder; a second of the same name gets a number."""
+        """Each is named after its folder; where the name is taken, with the first number that is free."""
         if not folders:
             raise InputError("no model was given; for example: qkv serve --model model")
         served: list[Served] = []
         for folder in folders:
-            name = Path(folder).resolve().name
-            same = sum(one.folder.resolve().name == name for one in served)
-            name = f"{name}-{same + 1}" if same else name
+            own, taken = Path(folder).resolve().name, [one.name for one in served]
+            name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in taken)
             translator = Translator.load(folder, device, engine)
             translator.hire()  # now, while this process has no threads that a copy would miss
             served.append(Served(name, Path(folder), translator))

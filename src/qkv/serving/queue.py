@@ -14,7 +14,7 @@ from qkv.config import check_keys
 from qkv.decoding import Search, Translated, Translator
 from qkv.decoding.alignment import Links, align
 from qkv.errors import InputError
-from qkv.serving.limits import Limits
+from qkv.serving.limits import Limits, share_of
 from qkv.serving.metrics import Metrics
 from qkv.serving.refusal import Refusal
 from qkv.text.tokenizer import Tokenizer
@@ -75,7 +75,7 @@ class Queue:
             waits: Counter[str] = Counter()
             for other in self.jobs:
                 waits[other.client] += other.waiting
-            if waits[job.client] + job.waiting > max(self.limits.queue // 2, 1):
+            if waits[job.client] + job.waiting > share_of(self.limits.queue):
                 raise Refusal(
                     429, f"Slowdown: {waits[job.client]} of your sentences are waiting; send fewer at once", 2
                 )
@@ -136,7 +136,12 @@ class Queue:
         round_of = deque(like)
         while round_of and tokens < TOKENS:
             job = round_of.popleft()
-            tokens += length(job.translator.tokenizer, job.texts[job.taken + counts[job]])
+            try:
+                tokens += length(job.translator.tokenizer, job.texts[job.taken + counts[job]])
+            except Exception as error:  # of this job alone: the thread goes on for the others
+                fail(job.answer, error)
+                counts.pop(job, None)
+                continue
             counts[job] += 1
             if counts[job] < job.waiting:
                 round_of.append(job)
@@ -232,9 +237,10 @@ class Queued:
         longest, most = max(map(len, lines), default=0), self.queue.limits.characters
         if longest > most:
             raise InputError(f"a sentence has {longest} characters, more than {most}; cut it into several")
+        chunk = min(CHUNK, share_of(self.queue.limits.queue))
         found: list[Translated] = []
-        for start in range(0, len(lines), CHUNK):
-            job = Job(self.translator, lines[start : start + CHUNK], search, self.client, self.gone)
+        for start in range(0, len(lines), chunk):
+            job = Job(self.translator, lines[start : start + chunk], search, self.client, self.gone)
             self.queue.put(job)
             found += wait_for(job.answer, self.deadline)
         return found

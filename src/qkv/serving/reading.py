@@ -14,27 +14,33 @@ from qkv.serving.limits import ENVELOPE, Limits
 from qkv.serving.refusal import Refusal
 
 FIELDS = 100  # of a form
+FILES = "/translate_file"  # the only address to which a file may be sent, which takes longer
+NO_JSON = 'Invalid JSON format: send an object such as {"q": "...", "target": "de"}'
 
 
 async def read(request: Request, limits: Limits) -> dict[str, Any]:
     """The fields of a request; those of the body win over those of the query."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    is_file = kind == "multipart/form-data"
+    is_file = request.url.path == FILES
+    seconds = limits.file_seconds if is_file else limits.seconds
     try:
-        with anyio.fail_after(limits.file_seconds if is_file else limits.seconds):
+        with anyio.fail_after(seconds):
             body = await bounded(request, limits.file_bytes + ENVELOPE if is_file else limits.body_bytes)
     except TimeoutError:
-        raise Refusal(408, f"the request took longer than {limits.seconds} seconds to arrive; send it again") from None
+        raise Refusal(408, f"the request took longer than {seconds} seconds to arrive; send it again") from None
     except ClientDisconnect:
         raise Refusal(400, "the request ended before its end; send it again") from None
     values: dict[str, Any] = dict(request.query_params)
-    if body and is_file:
+    if body and kind == "multipart/form-data":
         values |= await parts(request, body)
     elif body and kind == "application/x-www-form-urlencoded":
         values |= form(body)
     elif body and (kind == "application/json" or kind.endswith("+json")):
         values |= json_object(body)
-    return {name: clean(value) for name, value in values.items()}
+    try:
+        return {name: clean(value) for name, value in values.items()}
+    except RecursionError:  # lists in lists in lists
+        raise Refusal(400, NO_JSON) from None
 
 
 async def bounded(request: Request, limit: int) -> bytes:
@@ -77,9 +83,9 @@ def json_object(body: bytes) -> dict[str, Any]:
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):  # ValueError: no JSON, no Unicode, or a number of thousands of digits
-        raise Refusal(400, 'Invalid JSON format: send an object such as {"q": "...", "target": "de"}') from None
+        raise Refusal(400, NO_JSON) from None
     if not isinstance(data, dict):
-        raise Refusal(400, 'Invalid JSON format: send an object such as {"q": "...", "target": "de"}')
+        raise Refusal(400, NO_JSON)
     return data
 
 

@@ -5,7 +5,8 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -16,7 +17,7 @@ from starlette.responses import Response
 from qkv.documents import Patterns
 from qkv.errors import InputError
 from qkv.serving.glossary import Glossary, Glossed
-from qkv.serving.limits import Limits
+from qkv.serving.limits import Limits, share_of
 from qkv.serving.metrics import Metrics
 from qkv.serving.models import Models, Served
 from qkv.serving.queue import Queue, Queued
@@ -48,6 +49,7 @@ class Service:
         self.uploads = Uploads(self.limits)
         self.threads = anyio.CapacityLimiter(self.limits.requests)
         self.active = 0
+        self.reading: Counter[str] = Counter()  # requests that are still arriving, by client
         self.minute, self.seen = 0, Counter[str]()
 
     def close(self) -> None:
@@ -64,13 +66,24 @@ class Service:
             if self.seen[client] > self.limits.per_minute:
                 sentence = f"Slowdown: more than {self.limits.per_minute} requests in a minute; wait a little"
                 raise Refusal(429, sentence, 60 - int(time.monotonic() % 60))
-        if self.active >= self.limits.requests:
-            raise Refusal(503, f"{self.active} requests are being answered and no more fit; try again in a moment", 2)
+        if self.active > self.limits.requests:  # this one is counted, too
+            most = self.limits.requests
+            raise Refusal(503, f"{most} requests are being answered and no more fit; try again in a moment", 2)
+
+    @contextmanager
+    def arriving(self, client: str) -> Iterator[None]:
+        """While a request is read, which may take its time: nobody fills all places with such that never end."""
+        if self.reading[client] >= share_of(self.limits.requests):
+            raise Refusal(429, f"Slowdown: {self.reading[client]} of your requests are still arriving; end them", 2)
+        self.reading[client] += 1
+        try:
+            yield
+        finally:
+            self.reading -= Counter([client])  # whose 0 is forgotten
 
     def check_key(self, request: Request, field: Any = None) -> None:
         """LibreTranslate's answers: 400 for no key (401 where the path is ours), 403 for a wrong one."""
-        bearer = request.headers.get("authorization", "")
-        given = bearer[7:] if bearer.lower().startswith("bearer ") else field or request.query_params.get("api_key")
+        given = bearer(request) or field or request.query_params.get("api_key")
         given = str(given or request.cookies.get(COOKIE) or "")
         if not self.key:
             return
@@ -81,16 +94,22 @@ class Service:
             raise Refusal(403, "Invalid API key")
 
 
+def bearer(request: Request) -> str:
+    """The key of an Authorization header, if there is one."""
+    given = request.headers.get("authorization", "")
+    return given[7:] if given.lower().startswith("bearer ") else ""
+
+
 @dataclass(frozen=True)
 class Asked:
-    """One request: what it says, who asks (for fairness only, never kept), until when, and whether still."""
+    """One request: what it says, who asks (for fairness only, never written), until when, and whether still."""
 
     service: Service
     request: Request
     values: dict[str, Any]
     client: str
     started: float = field(default_factory=time.monotonic)
-    gone: threading.Event = field(default_factory=threading.Event)  # set when the client hangs up
+    gone: threading.Event = field(default_factory=threading.Event)  # set when the client hangs up or is answered
 
     def translator(self, served: Served, seconds: int = 0) -> Glossed:
         """The model through the queue, with the server's glossary."""

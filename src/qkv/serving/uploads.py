@@ -7,12 +7,13 @@ import tempfile
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from qkv.serving.limits import Limits
+from qkv.serving.limits import Limits, share_of
 from qkv.serving.refusal import Refusal
 
 PREFIX = "qkv-serve-"
@@ -23,6 +24,7 @@ KEPT = 1800  # seconds that a translated file waits to be fetched
 class Kept:
     path: Path
     name: str  # what the client called it, for the client only: no path is ever made of it
+    client: str
     until: float
 
 
@@ -34,42 +36,59 @@ class Uploads:
         remove_left_over(Path(tempfile.gettempdir()))
         self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         self.kept: dict[str, Kept] = {}
+        self.begun: Counter[str] = Counter()  # files that are being translated, by client: a place waits for each
 
     @contextmanager
-    def new(self, data: bytes, suffix: str) -> Iterator[tuple[Path, Path]]:
+    def new(self, data: bytes, suffix: str, client: str) -> Iterator[tuple[Path, Path]]:
         """A path with the data and one for the result; both are gone afterwards, unless the result was kept."""
+        self.begin(client)
         place = self.folder / uuid.uuid4().hex
-        place.mkdir()
         try:
+            place.mkdir()
             source = place / f"source{suffix}"
             source.write_bytes(data)
             yield source, place / f"target{suffix}"
         finally:
             shutil.rmtree(place, ignore_errors=True)
+            with self.lock:
+                self.begun -= Counter([client])  # whose 0 is forgotten
 
-    def keep(self, path: Path, name: str) -> str:
+    def begin(self, client: str) -> None:
+        """Take a place before the work is done; refuse where there is none."""
+        with self.lock:
+            self.forget_old()
+            taken = self.begun + Counter(kept.client for kept in self.kept.values())
+            if taken.total() >= self.limits.kept_files:
+                raise Refusal(503, f"{taken.total()} translated files wait to be fetched; try again later", 60)
+            if taken[client] >= share_of(self.limits.kept_files):
+                raise Refusal(429, f"Slowdown: {taken[client]} of your files wait to be fetched; fetch them first", 60)
+            self.begun[client] += 1
+
+    def keep(self, path: Path, name: str, client: str) -> str:
         """The id under which the file can be fetched once."""
+        one = uuid.uuid4().hex
+        kept = self.folder / one
         with self.lock:
-            now = time.monotonic()
-            for old in [one for one, kept in self.kept.items() if kept.until < now]:
-                self.kept.pop(old).path.unlink(missing_ok=True)
-            if len(self.kept) >= self.limits.kept_files:
-                raise Refusal(503, f"{len(self.kept)} translated files wait to be fetched; try again later", 60)
-            one = uuid.uuid4().hex
-            kept = self.folder / one
             path.replace(kept)
-            self.kept[one] = Kept(kept, name, now + KEPT)
-            return one
+            self.kept[one] = Kept(kept, name, client, time.monotonic() + KEPT)
+        return one
 
-    def fetch(self, one: str) -> tuple[bytes, str]:
-        """The file and its name; it is deleted."""
+    def fetch(self, one: str, *, is_last: bool = True) -> tuple[bytes, str]:
+        """The file and its name; it is deleted, unless somebody only asks about it."""
         with self.lock:
-            kept = self.kept.pop(one, None)
-        if kept is None or kept.until < time.monotonic():
-            raise Refusal(404, "there is no such file; it was fetched already, or it waited too long")
-        data = kept.path.read_bytes()
-        kept.path.unlink()
-        return data, kept.name
+            self.forget_old()
+            kept = self.kept.get(one)
+            if kept is None:
+                raise Refusal(404, "there is no such file; it was fetched already, or it waited too long")
+            data = kept.path.read_bytes()
+            if is_last:
+                self.kept.pop(one).path.unlink()
+            return data, kept.name
+
+    def forget_old(self) -> None:
+        now = time.monotonic()
+        for old in [one for one, kept in self.kept.items() if kept.until < now]:
+            self.kept.pop(old).path.unlink(missing_ok=True)
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -76,18 +76,27 @@ def jane(given: Given) -> Picture:
     words = steps["weights"].rows
     begins = [i for i, word in enumerate(words) if word.startswith("▁")]
     third = begins[min(2, len(begins) - 1)]
-    dots, scaled, weights = (steps[title].values[third] for title in ("products", "scaled scores", "weights"))
+    score = "scaled scores" if "scaled scores" in steps else "scores"
+    dots, scores, weights = (steps[title].values[third] for title in ("products", score, "weights"))
     context = steps["context"].values[third]
     figure = canvas(max(7, 1.1 * len(words)), 6)
     above, below = figure.subplots(2, 1, height_ratios=[3, 2])
     labels = [f"q⟨{third + 1}⟩·k⟨{j + 1}⟩, {word}" for j, word in enumerate(words)]
-    values = torch.stack((dots, scaled, weights))  # (3, S)
-    table(above, values, ["product", "/ sqrt(d_k)", "softmax"], labels, colours="RdBu", spell=given.spell)
+    values = torch.stack((dots, scores, weights))  # (3, S)
+    by = "/ sqrt(d_k)" if score == "scaled scores" else steps[score].equation
+    table(
+        above,
+        values,
+        ["product", by, steps["weights"].equation.partition(",")[0]],
+        labels,
+        colours="RdBu",
+        spell=given.spell,
+    )
     name(above, f"the query of “{words[third]}” against every key", spell=given.spell)
     above.tick_params(axis="x", rotation=90)
     below.bar(range(len(context)), context.tolist(), color=COLOURS[0])
     lined(below, "dimension", f"A⟨{third + 1}⟩ = Σ weights · v⟨j⟩")
-    return Picture([figure], {"words": words, "query": third, "products": dots, "scores": scaled, "weights": weights,
+    return Picture([figure], {"words": words, "query": third, "products": dots, "scores": scores, "weights": weights,
                               "context": context})  # fmt: skip
 
 

@@ -53,9 +53,14 @@ function wishFor(text, { name, source, target }) {
 
 let running = null;
 
+/** Give up the request for a view, if one is still running. */
+export function giveUp() {
+  running?.abort();
+}
+
 /** The view of a text; a request that is still running for an older text is given up. */
 export async function fetchView(text, model) {
-  running?.abort();
+  giveUp();
   running = new AbortController();
   const { signal } = running;
   const send = async (wish) => {

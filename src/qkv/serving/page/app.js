@@ -8,7 +8,7 @@ import { change, readLink, state } from "./state.js";
 import { choices, labelled, make, number, restoreFocus, select } from "./element.js";
 import { curvesPanel } from "./curves.js";
 import { decodingPanel } from "./decoding.js";
-import { embedded, fetchModels, fetchView, keepKeyOfAddress, Refused, useKey } from "./api.js";
+import { embedded, fetchModels, fetchView, giveUp, keepKeyOfAddress, Refused, useKey } from "./api.js";
 import { explainPanel } from "./explain.js";
 import { positionsPanel } from "./positions.js";
 
@@ -36,7 +36,8 @@ const model = () => models.find(({ name }) => name === state.model) ?? models[0]
 async function translate() {
   const text = state.q.trim();
   if (!text || embedded || !models.length) {
-    view = embedded?.view ?? null;
+    giveUp();
+    [view, isWorking] = [embedded?.view ?? null, false];
     showText();
     return;
   }

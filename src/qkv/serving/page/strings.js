@@ -114,7 +114,7 @@ const CHINESE = {
 // What the server says in English, in Chinese: steps of an explanation, boxes of a model.
 const SAID = {
   embeddings: "词嵌入", positions: "位置", "input of the block": "块的输入", queries: "查询", keys: "键", values: "值",
-  products: "点积", "scaled scores": "缩放后的分数", "masked scores": "遮蔽后的分数", weights: "权重", context: "上下文",
+  products: "点积", scores: "分数", "scaled scores": "缩放后的分数", "masked scores": "遮蔽后的分数", weights: "权重", context: "上下文",
   "heads side by side": "各头并排", "attention's output": "注意力的输出", residual: "残差", norm: "归一化",
   "after the source": "看过原文之后", "feed-forward, inside": "前馈网络内部", "feed-forward": "前馈网络",
   "output of the block": "块的输出", "Input embedding": "输入嵌入", "Output embedding": "输出嵌入", Positions: "位置编码",

@@ -9,7 +9,7 @@ from typing import Any
 
 from qkv.errors import InputError
 
-PAGE = Path(__file__).parent / "page"
+PAGE = Path(__file__).parents[1] / "serving" / "page"  # its files alone: nothing of the server is needed
 FIRST = "app.js"  # what the page runs; all other modules are reached from it
 IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([\w-]+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ((?:async )?function|const|class) (\w+)", re.MULTILINE)
