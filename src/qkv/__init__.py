@@ -6,11 +6,9 @@ with no_collection():  # torch is here 0.2 s sooner
     from qkv.decoding import Translated, Translator
     from qkv.errors import InputError
     from qkv.look import record_attention
-    from qkv.tasks import train
-    from qkv.training import Trained
+    from qkv.opening import load
+    from qkv.training import Trained, train
 
 __version__ = "0.1.0"
-
-load = Translator.load
 
 __all__ = ["InputError", "Trained", "Translated", "Translator", "load", "record_attention", "train"]

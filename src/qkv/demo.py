@@ -14,10 +14,10 @@ from qkv.errors import InputError, nearest
 from qkv.evaluation import ErrorRates, error_rates
 from qkv.files import write_text
 from qkv.look import draw, look_at
+from qkv.tasks.corpus import hashed
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import train
 from qkv.training.display import Display, duration
-from qkv.training.prepare import lot
 from qkv.training.run import check_out
 
 Dictionary = dict[str, list[list[str]]]  # word -> its pronunciations
@@ -47,7 +47,7 @@ def run(out: Path, *, model: str, minutes: float, words: list[str], seed: int, r
         raise InputError(f"unknown model {model!r}; {nearest(model, SIZES)}")
     check_out(out)
     dictionary = read_dictionary()
-    test = {w: p for w, p in dictionary.items() if lot("test", w) < TEST_SHARE or w in UNSEEN or w in spoken}
+    test = {w: p for w, p in dictionary.items() if hashed("test", w) < TEST_SHARE or w in UNSEEN or w in spoken}
     known = {w: p for w, p in dictionary.items() if w not in test}
     say(f"{len(known):,} words to learn from, {len(test):,} words that the model never sees until it is measured")
     trained = train(

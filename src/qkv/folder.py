@@ -29,6 +29,21 @@ class Loaded:
     about: dict[str, Any]  # everything of config.json that is not the model's: languages, training figures
 
 
+class RunFolder:
+    """Where a training run keeps things: all of it in `training`, inside the model folder that it writes."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = Path(out)
+        self.place = self.out / "training"
+        self.recipe = self.place / "recipe.toml"
+        self.corpus = self.place / "data"
+        self.checkpoints = self.place / "checkpoints"
+        self.log = self.place / "log.jsonl"
+        self.curves = self.place / "curves.png"
+        self.baselines = self.place / "baselines.json"
+        self.results = self.out / "results.json"
+
+
 def save(folder: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any]) -> None:
     """Hugging Face's file names, so that other tools see something familiar. The weights are written last."""
     if isinstance(tokenizer, Foreign):

@@ -10,12 +10,12 @@ import torch
 
 from qkv.cli.app import app, out
 from qkv.convert import EXPORTS, OnnxModel, exporting, need
-from qkv.data.validation import validation_pairs
 from qkv.decoding import Search, Translator, beam_search, greedy, padded
 from qkv.decoding.agreement import Agreement, Decode, agreement
 from qkv.decoding.ctranslate2 import CTranslate2
 from qkv.decoding.engine import longest_targets
 from qkv.errors import InputError, nearest
+from qkv.tasks.translation import validation_pairs
 from qkv.text.doctor import normalise
 from qkv.text.lines import read_lines
 from qkv.text.tokenizer import EOS, UNK
@@ -73,7 +73,7 @@ def sources_to_check(translator: Translator, model: Path, check: Path | None) ->
     if check is not None:
         found = [tokenizer.encode(line) for text in read_lines(check) if (line := normalise(text))]
         kinds = f"of {check}"
-    elif pairs := validation_pairs(model, tokenizer, SENTENCES):
+    elif pairs := validation_pairs(model, SENTENCES):
         found = [tokenizer.encode(source) for source, _ in pairs]
         kinds = "of the validation set"
     else:

@@ -9,11 +9,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from qkv.cli.app import PLAIN, app, out, print_json
-from qkv.data.validation import validation_pairs
 from qkv.decoding import Engine, Translator
 from qkv.decoding.quantize import FILE, int8_engine, quantize, save, tokens_agree
 from qkv.errors import InputError
 from qkv.evaluation import score
+from qkv.tasks.translation import validation_pairs
 from qkv.text import read_pairs
 
 MOST = 1000  # pairs to check with
@@ -111,7 +111,7 @@ def pairs_to_compare(translator: Translator, model: Path, files: list[Path]) -> 
         read = read_pairs(files, source=source, target=target)
         found = [(pair.source, pair.target) for pair in islice(read, MOST)]
     else:
-        found = validation_pairs(model, translator.tokenizer, MOST)
+        found = validation_pairs(model, MOST)
     if not found:
         what = (
             "there is no sentence pair to compare with" if files else f"{model} has no validation set of a training run"

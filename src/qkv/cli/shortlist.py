@@ -10,14 +10,15 @@ from cyclopts import Parameter
 
 from qkv.cli.app import PLAIN, app, out, print_json
 from qkv.cli.quantize import measured, pairs_to_compare, print_figures
-from qkv.data.shards import Corpus, write_shards
+from qkv.data import RowsOnDisk, write_rows
 from qkv.decoding import Engine, Translator
 from qkv.decoding.engine import Lean, padded
 from qkv.decoding.quantize import FILE as QUANTISED
 from qkv.decoding.quantize import open_int8, standard
 from qkv.decoding.shortlist import EACH, FILE, FREQUENT, WITH, Shortlist, Shortlisted, make_shortlist, save
 from qkv.errors import InputError
-from qkv.folder import Loaded
+from qkv.folder import Loaded, RunFolder
+from qkv.tasks.translation import PairsConfig, Translate
 from qkv.text import read_pairs
 
 
@@ -93,18 +94,20 @@ def shortlist_(
 
 
 @contextmanager
-def training_data(translator: Translator, model: Path, files: list[Path]) -> Iterator[Corpus]:
-    tokenizer, kept = translator.tokenizer, model / "training" / "data" / "train"
+def training_data(translator: Translator, model: Path, files: list[Path]) -> Iterator[RowsOnDisk]:
+    tokenizer, kept = translator.tokenizer, RunFolder(model).corpus / "train"
     if not files:
         if not kept.exists():
             raise InputError(f"{model} has no data of a training run; give --train train.en train.de")
-        yield Corpus.open(kept, tokenizer.fingerprint)
+        yield RowsOnDisk.open(kept, tokenizer.fingerprint)
         return
     source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
-    pairs = ((pair.source, pair.target) for pair in read_pairs(files, source=source, target=target))
+    longest = translator.model.config.max_length
+    rows = Translate(PairsConfig()).rows(read_pairs(files, source=source, target=target), tokenizer, {})
     with tempfile.TemporaryDirectory() as place:
-        write_shards(Path(place) / "train", pairs, tokenizer, count=1, max_length=translator.model.config.max_length)
-        yield Corpus.open(Path(place) / "train", tokenizer.fingerprint)
+        write_rows(Path(place) / "train", rows, columns=2, vocab_size=len(tokenizer), fingerprint=tokenizer.fingerprint,
+                   count=1, longest=(longest + 1, longest + 2), unique=True)  # fmt: skip
+        yield RowsOnDisk.open(Path(place) / "train", tokenizer.fingerprint)
 
 
 def sizes(made: Shortlist, sources: list[list[int]], targets: list[list[int]]) -> dict[str, float]:

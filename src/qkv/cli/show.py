@@ -18,8 +18,8 @@ from qkv.objectives import OBJECTIVES
 from qkv.positions import POSITIONS
 from qkv.tasks import TASKS
 from qkv.text import languages, read_pairs
-from qkv.text.doctor import Report, examine
-from qkv.training import SCHEDULES, DataConfig
+from qkv.text.doctor import Report, Rules, examine
+from qkv.training import SCHEDULES
 from qkv.training.averaging import mean
 from qkv.training.checkpoint import existing
 from qkv.training.recipes import recipes
@@ -132,7 +132,7 @@ def check(
       qkv check pairs.tmx --from en --to de
     """
     source, target = languages(list(files), from_ or None, to or None)
-    report, rules, seen, twice = Report(), DataConfig().doctor, set(), 0
+    report, rules, seen, twice = Report(), Rules(), set(), 0
     read = read_pairs(list(files), source=source, target=target, skipped=report.skipped)
     for pair in examine(read, rules, report):
         key = hash((pair.source, pair.target))

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 from cyclopts import Parameter
 
 from qkv import demo as demonstration
-from qkv import tasks
 from qkv.cli.app import MULTIPLE, PLAIN, app, print_json
 from qkv.errors import InputError
 from qkv.models import MODELS
-from qkv.objectives import Translation
+from qkv.objectives import OBJECTIVES
+from qkv.opening import load
 from qkv.tasks import TASKS
-from qkv.training import DataConfig, TrainingConfig
+from qkv.training import TrainingConfig
+from qkv.training import train as run_training
 
 
 def flags(*configs: type[Any], **more: Any) -> Any:
@@ -39,8 +40,8 @@ else:
     presets = dict.fromkeys(preset for model in MODELS.values() for preset in model.presets)
     PRESET = Annotated[str, Parameter(help=f"sizes to begin with: {', '.join(presets)}")]
     ModelFlags = flags(*(model.config_class for model in MODELS.values()), preset=PRESET)
-    DataFlags = flags(DataConfig, *(task.data_class for task in TASKS.values()))
-    ObjectiveFlags = flags(Translation, *(task.objective_class for task in TASKS.values()))
+    DataFlags = flags(*(task.data_class for task in TASKS.values()))
+    ObjectiveFlags = flags(*OBJECTIVES.values())
     TrainingFlags = flags(TrainingConfig)
 
 
@@ -113,7 +114,7 @@ def train(
         "training": {**(training or {}), **limits},
     }
     languages = {"source": from_, "target": to}
-    trained = tasks.train(
+    trained = run_training(
         *files, task=task, out=out, valid=valid or (), test=test or (), recipe=recipe, restart=restart,
         **{name: value for name, value in {**languages, **sections}.items() if value},
     )  # fmt: skip
@@ -140,7 +141,7 @@ def predict(*text: str, model: Path = Path("model"), json: Annotated[bool, PLAIN
     """
     if not text:
         raise InputError('no text was given; for example: qkv predict "a text" --model model')
-    for answer in tasks.predict(model, text, device):
+    for answer in load(model, device).predict(text):
         if json:
             print_json(answer)
         else:

@@ -11,15 +11,15 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from qkv import tasks
 from qkv.cli.app import PLAIN, app, out, print_json
 from qkv.cli.documents import check_flags, give_file, give_texts, is_document, is_path
 from qkv.decoding import Translated, Translator
 from qkv.documents import compiled
 from qkv.errors import InputError
+from qkv.evaluation import in_words
 from qkv.evaluation import score as measure
 from qkv.files import replacing
-from qkv.tasks.figures import told
+from qkv.opening import score_files, task_in_folder
 from qkv.text import read_pairs
 from qkv.text.lines import read_lines
 from qkv.training.display import Display
@@ -230,7 +230,7 @@ def score(
         What searches: native, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
         ctranslate2-int8, or auto: the fastest here.
     """
-    if model.is_dir() and tasks.task_of(model) != "translate":
+    if model.is_dir() and task_in_folder(model) != "translate":
         return score_task(model, files, device, as_json=json)
     translator = Translator.load(model, device, engine)
     source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
@@ -251,8 +251,8 @@ def score(
 
 
 def score_task(model: Path, files: tuple[Path, ...], device: str, *, as_json: bool) -> None:
-    result = tasks.score(model, *files, device=device)
+    result = score_files(model, *files, device=device)
     if as_json:
         print_json(result)
     else:
-        out.print(f"{told(result)}   of {result['examples']:,} examples, loss {result['loss']:.3f}")
+        out.print(f"{in_words(result)}   of {result['examples']:,} examples")

@@ -1,0 +1,77 @@
+"""Several objectives as one: a weighted sum of their mean losses."""
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from qkv.config import build
+from qkv.data import Batch
+from qkv.errors import InputError
+from qkv.objectives.objective import Asked, Loss, Objective
+
+
+class Together:
+    """L = sum_i w_i L_i, each L_i a mean over what its own objective counts: "classes + 0.5 * causal_lm".
+
+    The model reads what the first one prepares; what only another prepares is added to it.
+    """
+
+    def __init__(self, parts: Sequence[tuple[float, str, Objective]]) -> None:
+        self.parts = list(parts)
+
+    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
+        asked = [objective.prepare(batch, rng) for _, _, objective in self.parts]
+        inputs = {name: value for one in reversed(asked) for name, value in one.inputs.items()}
+        return Asked(inputs, [one.labels for one in asked] + [one.count for one in asked], asked[0].count)
+
+    def loss(self, outputs: Any, asked: Asked) -> Loss:
+        """Summed like the first objective's, by whose count it is divided; the others' parts bear their names."""
+        total, figures = torch.zeros((), device=next(iter(asked.inputs.values())).device), dict[str, torch.Tensor]()
+        half = len(asked.labels) // 2
+        for i, (weight, name, objective) in enumerate(self.parts):
+            count = asked.labels[half + i]
+            loss = objective.loss(outputs, Asked(asked.inputs, asked.labels[i], count))
+            scale = asked.count / max(1, count)
+            total = total + weight * scale * loss.total
+            before = f"{name}_" if i else ""
+            figures |= {f"{before}{part}": value * scale for part, value in loss.parts.items()}
+            if len(self.parts) > 1:
+                figures[f"{name}_loss"] = loss.total.detach() * scale
+        return Loss(total, figures)
+
+
+def build_objective(table: Mapping[str, Any], spec: str) -> Objective:
+    """The objective that a text names: one of the table's, "name(key=value)", or a sum of several with weights."""
+    parts = []
+    for weight, text in terms(spec):
+        try:
+            parts.append((weight, text.partition("(")[0], build(table, text)))
+        except ValueError as error:
+            raise error if isinstance(error, InputError) else InputError(f"{text}: {error}") from None
+    return parts[0][2] if len(parts) == 1 and parts[0][0] == 1 else Together(parts)
+
+
+def terms(spec: str) -> list[tuple[float, str]]:
+    """'a(x=1) + 0.5 * b' -> [(1.0, 'a(x=1)'), (0.5, 'b')]; nothing is evaluated."""
+    wrong = InputError(
+        f"{spec[:80]!r} names no objective; write name, name(key=value), or a sum: classes + 0.5 * causal_lm"
+    )
+
+    def walk(node: ast.expr) -> list[tuple[float, str]]:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            return walk(node.left) + walk(node.right)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.Constant):
+            weight = node.left.value
+            if not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
+                raise wrong
+            return [(weight * inner, text) for inner, text in walk(node.right)]
+        if isinstance(node, ast.Name | ast.Call):
+            return [(1.0, ast.unparse(node))]
+        raise wrong
+
+    try:
+        return walk(ast.parse(spec, mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise wrong from None
