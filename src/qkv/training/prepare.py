@@ -10,7 +10,8 @@ from pathlib import Path
 from qkv.data import Corpus, Written, write_shards
 from qkv.errors import InputError
 from qkv.text import Pair, read_pairs
-from qkv.text.doctor import Report, Rules, examine, fail_if_unusable, normalise
+from qkv.text.doctor import Report, Rules, examine, fail_if_unusable
+from qkv.text.normalise import normalise
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
 from qkv.training.settings import DataConfig, TextConfig
 
