@@ -16,8 +16,8 @@ from qkv.decoding.ctranslate2 import CTranslate2
 from qkv.decoding.engine import longest_targets
 from qkv.errors import InputError, nearest
 from qkv.tasks.translation import validation_pairs
-from qkv.text.doctor import normalise
 from qkv.text.lines import read_lines
+from qkv.text.normalise import normalise
 from qkv.text.tokenizer import EOS, UNK
 
 SENTENCES = 100  # of the validation set, to check with

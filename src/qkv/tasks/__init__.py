@@ -4,6 +4,7 @@ from qkv.tasks.classify import Classify
 from qkv.tasks.cloze import ReadCloze
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.heads import FindHeads
+from qkv.tasks.language_model import LanguageModel
 from qkv.tasks.measure import measure
 from qkv.tasks.predictor import Classifier, Predictor
 from qkv.tasks.task import Task, TextConfig
@@ -11,6 +12,7 @@ from qkv.tasks.translation import Translate
 
 TASKS: dict[str, type[Task]] = {
     "translate": Translate,
+    "language_model": LanguageModel,
     "classify": Classify,
     "cloze": ReadCloze,
     "heads": FindHeads,

@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from qkv.config import Tree
+from qkv.config import Tree, parse_call
 from qkv.data import RowsOnDisk, write_rows
-from qkv.errors import InputError
+from qkv.errors import InputError, nearest
 from qkv.files import replacing, write_json
 from qkv.text.lines import check_file
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
@@ -125,11 +125,10 @@ def is_given(part: Part) -> bool:
 
 def learn_tokenizer(c: Any, sample: Iterable[Iterable[str]]) -> Tokenizer:
     """Sub-words of all texts of a sample, of both sides of pairs together; or a tokenizer.json that is given."""
-    if c.tokenizer not in TOKENIZERS:
-        path = Path(c.tokenizer)
-        if path.suffix != ".json":
-            raise InputError(f"unknown tokenizer {c.tokenizer!r}; give {' or '.join(TOKENIZERS)}, or a tokenizer.json")
-        return Tokenizer.load(path)
+    if Path(c.tokenizer).suffix == ".json":
+        return Tokenizer.load(Path(c.tokenizer))
+    if (name := parse_call(c.tokenizer)[0]) not in TOKENIZERS:
+        raise InputError(f"unknown tokenizer {name!r}; {nearest(name, TOKENIZERS)}, or give a tokenizer.json")
     texts = (text for several in sample for text in several)
     return Tokenizer.train(texts, kind=c.tokenizer, vocab_size=c.vocab_size)
 

@@ -20,7 +20,8 @@ from qkv.models import Convolutional, Recurrent, Transformer
 from qkv.tasks.corpus import Corpus, Found, Survey
 from qkv.tasks.task import Task, TextConfig
 from qkv.text import Pair, languages, read_pairs
-from qkv.text.doctor import Report, Rules, examine, fail_if_unusable, normalise
+from qkv.text.doctor import Report, Rules, examine, fail_if_unusable
+from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS, Tokenizer
 
 VALID_TOKENS = 4096  # of a batch to validate on

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from qkv.errors import InputError
+from qkv.text.examples import Pair
 from qkv.text.language import is_code, pick
 from qkv.text.lines import read_lines
-from qkv.text.pair import Pair
 
 Rows = Iterable[tuple[int, list[str]]]  # the line on which a row begins, and its cells
 

@@ -1,0 +1,19 @@
+"""What the readers yield, one class for each shape of data. `place` says where it stands: "train.en line 17"."""
+
+from typing import NamedTuple
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation."""
+
+    source: str
+    target: str
+    place: str
+
+
+class Text(NamedTuple):
+    """A document, or one piece of a long one: joined, the pieces are the document to the letter."""
+
+    text: str
+    place: str
+    begins: bool  # a document; False in the pieces that go on with one
