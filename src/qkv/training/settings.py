@@ -17,7 +17,7 @@ from qkv.training.schedules import SCHEDULES
 
 LIMITS = ("steps", "epochs", "minutes", "patience")
 NOT_NEGATIVE = (*LIMITS, "validate_every", "bleu_sentences", "checkpoint_minutes", "checkpoint_steps", "threads",
-                "clip", "weight_decay", "epsilon")  # fmt: skip
+                "clip", "weight_decay", "epsilon", "unfreeze")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,10 @@ class TrainingConfig:
     beta2: float = setting(0.98, "Adam's memory of its square")
     epsilon: float = setting(1e-9, "Adam's guard against division by zero")
     weight_decay: float = setting(0.0, "weight decay")
+    decay: Literal["matrices", "all"] = setting("matrices", "what decays: matrices, or norms and biases too")
+    freeze: str = setting("", "parameters that stay as they are, by the beginnings of their names: backbone, tokens")
+    layer_decay: float = setting(1.0, "each layer's learning rate as a part of that of the layer above it")
+    unfreeze: float = setting(0.0, "the top layer learns first, and after so many epochs always one more; 0 for all")
     clip: float = setting(1.0, "longest gradient; 0 for no limit")
     accumulate: int = setting(1, "batches for one step of the optimiser")
     average: str = setting("running", "weights that are validated and kept: running(decay=..), last(n=5) or none")
@@ -64,6 +68,8 @@ class TrainingConfig:
             raise ValueError("accumulate and keep must be at least 1")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be above 0, not {self.learning_rate}")
+        if not 0 < self.layer_decay <= 1:
+            raise ValueError(f"layer_decay must be above 0 and at most 1, not {self.layer_decay}")
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
             raise ValueError(f"beta1 and beta2 must be at least 0 and below 1, not {self.beta1} and {self.beta2}")
         if self.best_by == "bleu" and not self.bleu_sentences:

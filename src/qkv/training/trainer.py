@@ -24,6 +24,7 @@ from qkv.memory import keep_freed_memory, peak_memory
 from qkv.objectives import Objective
 from qkv.training import checkpoint
 from qkv.training.averaging import AVERAGES, averaged
+from qkv.training.groups import Unfreezing, freeze
 from qkv.training.optimizers import build_optimizer
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
@@ -76,6 +77,8 @@ class Trainer:
         for module in model.modules():
             if isinstance(module, Stack):
                 module.recompute = c.recompute
+        freeze(model, c.freeze)
+        self.unfreezing = Unfreezing(model, c.unfreeze)
         self.optimizer = build_optimizer(model, c, self.device, self.precision)
         self.schedule = build(SCHEDULES, c.schedule)
         self.average = build(AVERAGES, c.average)
@@ -113,8 +116,9 @@ class Trainer:
         """One step of the optimiser on one or more batches, weighted by what is asked of each."""
         self.now.step += 1
         rate = self.c.learning_rate * self.schedule(self.now.step, self.progress())
+        self.unfreezing.at(self.epoch())
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["factor"]
         loss, tokens = self.gradients(batches)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.c.clip or torch.inf)
         finite = bool(torch.isfinite(norm)) and loss == loss and abs(loss) != float("inf")
