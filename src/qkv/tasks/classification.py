@@ -16,7 +16,8 @@ from qkv.models import Hierarchical
 from qkv.objectives.classification import Classification, DocumentBatch
 from qkv.tasks import baselines
 from qkv.tasks.task import Task
-from qkv.text.documents import Document, read_documents, sentences
+from qkv.text import Labelled, read_labelled
+from qkv.text.labelled import sentences
 from qkv.text.tokenizer import PAD, Tokenizer
 from qkv.training.settings import TextConfig
 
@@ -65,19 +66,19 @@ class Classify(Task):
     files = "files of label, tab, text, or .conllu, for example: qkv train --task classify train.tsv --valid valid.tsv"
     asks = "a text"
 
-    def read(self, path: Path) -> Iterable[Document]:
-        return read_documents(path)
+    def read(self, path: Path) -> Iterable[Labelled]:
+        return read_labelled([path])
 
-    def key(self, example: Document) -> str:
+    def key(self, example: Labelled) -> str:
         return example.text
 
-    def texts(self, example: Document) -> list[str]:
+    def texts(self, example: Labelled) -> list[str]:
         return self.sentences(example.text)
 
     def sentences(self, text: str) -> list[str]:
         return [one.lower() if self.data.lowercase else one for one in sentences(text)]
 
-    def facts(self, train: Sequence[Document]) -> Tree:
+    def facts(self, train: Sequence[Labelled]) -> Tree:
         labels = sorted({document.label for document in train})
         if len(labels) < 2:
             raise InputError(f"every document has the label {labels[0]!r}; give documents of two classes or more")
@@ -89,11 +90,11 @@ class Classify(Task):
     def fitting(self, facts: Tree, tokenizer: Tokenizer) -> Tree:
         return {"vocab_size": len(tokenizer), "n_classes": len(facts["labels"])}
 
-    def encode(self, examples: Sequence[Document], tokenizer: Tokenizer, facts: Tree) -> list[Encoded]:
+    def encode(self, examples: Sequence[Labelled], tokenizer: Tokenizer, facts: Tree) -> list[Encoded]:
         numbers = {label: number for number, label in enumerate(facts["labels"])}
         for document in examples:
             if document.label not in numbers:
-                raise InputError(f"{document.where} has the label {document.label!r}, which no training document has")
+                raise InputError(f"{document.place} has the label {document.label!r}, which no training document has")
         return [Encoded(self.ids(document.text, tokenizer), numbers[document.label]) for document in examples]
 
     def ids(self, text: str, tokenizer: Tokenizer) -> list[list[int]]:
