@@ -18,7 +18,9 @@ from qkv.tasks import baselines
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.predictor import Classifier
 from qkv.tasks.task import Task, TextConfig
-from qkv.text.documents import Document, read_documents, sentences
+from qkv.text import read_labelled
+from qkv.text.examples import Labelled
+from qkv.text.labelled import sentences
 from qkv.text.tokenizer import Tokenizer
 
 
@@ -41,7 +43,7 @@ class Classify(Task):
 
     name = "classify"
     shape = "labelled"
-    example_class = Document
+    example_class = Labelled
     kinds = (Hierarchical,)
     architecture = "hierarchical"
     objective = "classes"
@@ -57,18 +59,18 @@ class Classify(Task):
     asks = 'qkv predict "a text"'
     columns = 3
 
-    def read(self, paths: Sequence[Path]) -> Iterator[Document]:
-        return chain.from_iterable(map(read_documents, paths))
+    def read(self, paths: Sequence[Path]) -> Iterator[Labelled]:
+        return read_labelled(paths)
 
-    def question(self, text: str, place: str) -> Document:
+    def question(self, text: str, place: str) -> Labelled:
         if not self.sentences(text):
             raise InputError("a text without a word was given; give at least one sentence")
-        return Document("", text, place)
+        return Labelled("", text, place)
 
-    def key(self, example: Document) -> str:
+    def key(self, example: Labelled) -> str:
         return example.text
 
-    def texts(self, example: Document) -> list[str]:
+    def texts(self, example: Labelled) -> list[str]:
         return self.sentences(example.text)
 
     def sentences(self, text: str) -> list[str]:
@@ -86,12 +88,12 @@ class Classify(Task):
     def fitting(self, model: Tree, tokenizer: Tokenizer, facts: Tree) -> Tree:
         return {"vocab_size": len(tokenizer), "n_classes": len(facts["labels"])}
 
-    def encode(self, examples: Sequence[Document], tokenizer: Tokenizer, facts: Tree) -> list[list[list[int]]]:
+    def encode(self, examples: Sequence[Labelled], tokenizer: Tokenizer, facts: Tree) -> list[list[list[int]]]:
         """(words of all sentences, the length of each sentence, the number of the label)"""
         numbers = {label: number for number, label in enumerate(facts["labels"])} | {"": 0}
         for document in examples:
             if document.label not in numbers:
-                raise InputError(f"{document.where} has the label {document.label!r}, which no training document has")
+                raise InputError(f"{document.place} has the label {document.label!r}, which no training document has")
         cut = [self.ids(document.text, tokenizer) for document in examples]
         return [
             [[*chain.from_iterable(parts)], [len(part) for part in parts], [numbers[document.label]]]

@@ -1,15 +1,17 @@
-"""Text: examples of each shape (pairs, running text) out of files, checked; sentences out of text; tokens."""
+"""Text: examples of each shape out of files, checked; sentences out of text; tokens out of sentences."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from qkv.errors import InputError, nearest
-from qkv.text.examples import Pair, Text
+from qkv.text.examples import Labelled, LabelledPair, Pair, Text
 from qkv.text.jsonl import read_jsonl
+from qkv.text.labelled import read_labelled_pair_records, read_labelled_records, read_treebank
 from qkv.text.language import from_name, without_regions
-from qkv.text.lines import check_file
+from qkv.text.lines import check_file, suffix
 from qkv.text.plain import read_plain
 from qkv.text.po import read_po
 from qkv.text.table import csv_languages, read_csv, read_tsv, tsv_languages
@@ -17,7 +19,10 @@ from qkv.text.texts import BORDERS, read_json_texts, read_plain_text
 from qkv.text.tmx import read_tmx, tmx_languages
 from qkv.text.xliff import read_xliff
 
-__all__ = ["PAIRS", "TEXTS", "Pair", "Text", "languages", "read_pairs", "read_texts"]
+__all__ = [
+    "LABELLED", "LABELLED_PAIRS", "PAIRS", "TEXTS", "Labelled", "LabelledPair", "Pair", "Text", "languages",
+    "read_labelled", "read_labelled_pairs", "read_pairs", "read_texts",
+]  # fmt: skip
 
 # (path, source language, target language, what was skipped) -> pairs
 PairReader = Callable[[Path, str | None, str | None, Counter[str]], Iterator[Pair]]
@@ -41,6 +46,21 @@ NAMERS: dict[PairReader, Namer] = {read_tsv: tsv_languages, read_csv: csv_langua
 TextReader = Callable[[Path, str, str], Iterator[Text]]
 TEXTS: dict[str, TextReader] = {".jsonl": read_json_texts}
 
+# Any other file is tab-separated.
+LABELLED: dict[str, Callable[[Path], Iterator[Labelled]]] = {
+    ".tsv": read_labelled_records,
+    ".csv": read_labelled_records,
+    ".jsonl": read_labelled_records,
+    ".conllu": read_treebank,
+}
+LABELLED_PAIRS: dict[str, Callable[[Path], Iterator[LabelledPair]]] = {
+    ".tsv": read_labelled_pair_records,
+    ".csv": read_labelled_pair_records,
+    ".jsonl": read_labelled_pair_records,
+}
+
+T = TypeVar("T")
+
 
 def read_pairs(
     paths: Sequence[Path], *, source: str | None, target: str | None, skipped: Counter[str] | None = None
@@ -54,7 +74,7 @@ def read_pairs(
         raise InputError("no file was given; give one file of pairs, or a source file and a target file")
     _check_files(paths)
     counted = Counter() if skipped is None else skipped
-    readers = [PAIRS.get(_suffix(path)) for path in paths]
+    readers = [PAIRS.get(suffix(path)) for path in paths]
     known = [reader for reader in readers if reader]
     if len(known) == len(paths):
         if len(paths) > 1:
@@ -75,7 +95,7 @@ def languages(
 ) -> tuple[str | None, str | None]:
     """The source and target language: what is given here, or what the names of two plain files tell (train.en.gz ->
     "en"), or what the first file says that names its languages."""
-    readers = [PAIRS.get(_suffix(path)) for path in paths]
+    readers = [PAIRS.get(suffix(path)) for path in paths]
     if len(paths) == 2 and not any(readers):
         return source or from_name(paths[0]), target or from_name(paths[1])
     for reader, path in zip(readers, paths, strict=True):
@@ -91,14 +111,33 @@ def read_texts(paths: Sequence[Path], *, documents: str = "file", field: str = "
     `documents` says what parts the documents of a plain file: "file" (each file is one), "blank_lines" or "lines". Each
     object of a .jsonl is one, under the key `field`.
     """
-    if not paths:
-        raise InputError("no file was given; give one or more files of text")
     if documents not in BORDERS:
         raise InputError(f"unknown border of documents {documents!r}; {nearest(documents, BORDERS)}")
+
+    def read(path: Path) -> Iterator[Text]:
+        return _with_text(path, TEXTS.get(suffix(path), read_plain_text)(path, documents, field))
+
+    return _read({}, read, paths)
+
+
+def read_labelled(paths: Sequence[Path]) -> Iterator[Labelled]:
+    """The texts of some files with their labels, as a stream."""
+    return _read(LABELLED, LABELLED[".tsv"], paths)
+
+
+def read_labelled_pairs(paths: Sequence[Path]) -> Iterator[LabelledPair]:
+    """The pairs of texts of some files with their label or number, as a stream."""
+    return _read(LABELLED_PAIRS, LABELLED_PAIRS[".tsv"], paths)
+
+
+def _read(
+    table: Mapping[str, Callable[[Path], Iterator[T]]], other: Callable[[Path], Iterator[T]], paths: Sequence[Path]
+) -> Iterator[T]:
+    """The examples of all files, one file after the other, each by the end of its name."""
+    if not paths:
+        raise InputError("no file was given; give one or more files")
     _check_files(paths)
-    return chain.from_iterable(
-        _with_text(path, TEXTS.get(_suffix(path), read_plain_text)(path, documents, field)) for path in paths
-    )
+    return chain.from_iterable(table.get(suffix(path), other)(path) for path in paths)
 
 
 def _with_text(path: Path, texts: Iterator[Text]) -> Iterator[Text]:
@@ -113,10 +152,6 @@ def _with_text(path: Path, texts: Iterator[Text]) -> Iterator[Text]:
 def _check_files(paths: Sequence[Path]) -> None:
     for path in paths:
         check_file(path)
-
-
-def _suffix(path: Path) -> str:
-    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def _expected() -> str:

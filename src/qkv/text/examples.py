@@ -17,3 +17,20 @@ class Text(NamedTuple):
     text: str
     place: str
     begins: bool  # a document; False in the pieces that go on with one
+
+
+class Labelled(NamedTuple):
+    """A text with its class."""
+
+    label: str
+    text: str
+    place: str
+
+
+class LabelledPair(NamedTuple):
+    """Two texts with their class, or with a number as it is written: how alike they are, for example."""
+
+    first: str
+    second: str
+    label: str
+    place: str

@@ -53,6 +53,12 @@ def text_at(record: Record, key: str, place: str, shape: str) -> str:
     return text
 
 
+def label_at(record: Record, key: str, place: str, shape: str) -> str:
+    """A label or a number as text."""
+    is_number = isinstance(record.get(key), int | float)
+    return json.dumps(record[key]) if is_number else text_at(record, key, place, shape)
+
+
 def read_jsonl(path: Path, source: str | None, target: str | None, skipped: Counter[str]) -> Iterator[Pair]:
     for place, record in read_records(path, SHAPE, skipped):
         inner = record.get("translation")  # the shape of Hugging Face's translation sets

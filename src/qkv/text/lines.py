@@ -26,6 +26,11 @@ def check_file(path: Path) -> None:
         raise InputError(f"there is no file {str(path)!r}; check the path")
 
 
+def suffix(path: Path) -> str:
+    """The end of a file's name, in small letters: ".tsv" for train.TSV.gz."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
 def read_blocks(path: Path) -> Iterator[bytes]:
     """The bytes of a file, unpacked if its name ends in .gz."""
     check_file(path)
