@@ -91,7 +91,7 @@ MISTAKES = [
     Mistake("a flag of the wrong type", "train pairs.tsv --steps many", "--steps: unable to convert \"many\" into int"),
     Mistake("a choice that is none", "train pairs.tsv --model.norm per", "Did you mean \"pre\"?"),
     Mistake("--model where --out is meant", "train pairs.tsv --model mine", "no such architecture; .* --out"),
-    Mistake("an unknown preset", "train pairs.tsv --model.preset bas", "unknown preset 'bas'; did you mean 'base'"),
+    Mistake("an unknown preset", "train pairs.tsv --model.preset bas", '"bas" for .* Did you mean "base"?'),
     Mistake("an attention of another kind", "train pairs.tsv --model.attention single", "not an attention to swap in"),
     Mistake("a position that needs trees", "train pairs.tsv --model.position structural", "needs a dependency tree"),
     Mistake("a sentence to explain, and no model", "explain hello", "the worked example is .* give a trained --model"),

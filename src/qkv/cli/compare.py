@@ -1,21 +1,21 @@
 """qkv compare: variations of a recipe, trained for the same budget, in one table."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from qkv.cli.app import PLAIN, app, out, print_json
-from qkv.comparing import Comparison
-from qkv.comparing import compare as run
+from qkv.cli.app import PLAIN, out, print_json
+
+if TYPE_CHECKING:
+    from qkv.comparing import Comparison
 
 WIDE = 400  # columns: figures are never cut; a narrow terminal folds the lines
 
 
-@app.command
 def compare(
     recipe: str,
     *,
@@ -74,6 +74,8 @@ def compare(
     json
         Print the table as one JSON object.
     """
+    from qkv.comparing import compare as run
+
     found = run(
         recipe, vary=vary or (), one_by_one=one_by_one, seeds=seeds, steps=steps, epochs=epochs, minutes=minutes,
         beam=beam, alpha=alpha, jobs=jobs, skip_impossible=skip_impossible, out=out,
@@ -85,7 +87,7 @@ def compare(
     return 130 if found.interrupted else 1 if found.failed else 0
 
 
-def show(found: Comparison) -> None:
+def show(found: "Comparison") -> None:
     table = Table(box=None, pad_edge=False)
     for i, title in enumerate(found.table.header()):
         table.add_column(escape(title), justify="right" if i else "left")
