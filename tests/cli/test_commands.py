@@ -131,6 +131,18 @@ def test_check_tells_what_training_would_drop(qkv: Run, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("form", [["--model", "recurrent"], ["--model=recurrent"]])
+@pytest.mark.parametrize("command", [["train", "missing.tsv"], ["demo", "--say", "2001"]])
+def test_the_old_name_of_an_architecture_still_serves_and_says_the_new_one(
+    command: list[str], form: list[str], qkv: Run
+) -> None:
+    called, given, _ = cli.application().parse_args(cli.spell_out([*command, *form]))
+    assert (called.__name__, given.arguments["architecture"]) == (command[0], "recurrent")
+    said, sentence = qkv(*command, *form).err.splitlines()
+    assert said == "--model recurrent is now --architecture recurrent; the next version has no other"
+    assert sentence == qkv(*command, "--architecture", "recurrent").err.strip(), "and nothing else is different"
+
+
 def test_help_and_version(qkv: Run) -> None:
     for flags in (["--help"], ["-h"], []):
         result = qkv(*flags)

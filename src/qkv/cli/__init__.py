@@ -7,7 +7,7 @@ import sys
 from cyclopts import App, CycloptsError
 
 from qkv import __version__, contents
-from qkv.errors import InputError, nearest
+from qkv.errors import InputError
 
 ABOUT = """Train a Transformer on your own sentence pairs, translate with it, look inside it.
 
@@ -43,7 +43,7 @@ COMMANDS = {
 }
 LIGHT = {"check", "list"}  # commands that need no torch
 SECTIONS = {
-    "--model": "--model.d-model 256",
+    "--model": "--model.d-model 256; the folder to write is --out, and what to train --architecture",
     "--data": "--data.vocab-size 4000",
     "--objective": "--objective.label-smoothing 0",
     "--training": "--training.learning-rate 0.001",
@@ -106,25 +106,19 @@ def application(*, with_help: bool = False) -> App:
 
 
 def spell_out(arguments: list[str]) -> list[str]:
-    """`train --model recurrent` names an architecture; alone, other sections would take it as their first setting."""
-    if arguments[:1] != ["train"]:
+    """The old `--model recurrent` of train and demo as `--architecture recurrent`; no section stands by itself."""
+    if arguments[:1] not in (["train"], ["demo"]):
         return arguments
     spelled: list[str] = []
     for i, argument in enumerate(arguments):
-        name, has_value, value = argument.partition("=")
-        if name not in SECTIONS:
-            spelled.append(argument)
-            continue
-        given = value if has_value else next(iter(arguments[i + 1 : i + 2]), "")
-        if name != "--model":
+        name, equals, value = argument.partition("=")
+        given = value if equals else "".join(arguments[i + 1 : i + 2])
+        if name == "--model" and (arguments[0] == "demo" or given in contents.table("qkv.models", "MODELS")):
+            print(f"--model {given} is now --architecture {given}; the next version has no other", file=sys.stderr)
+            argument = f"--architecture{equals}{value}"
+        elif name in SECTIONS:
             raise InputError(f"{name} is a section of settings; name one of them, for example {SECTIONS[name]}")
-        known = contents.table("qkv.models", "MODELS")
-        if given not in known:
-            raise InputError(
-                f"--model {given}: there is no such architecture; {nearest(given, known)} "
-                "(for sizes use --model.d-model 256 and the like, for the folder --out)"
-            )
-        spelled.append(f"--architecture={value}" if has_value else "--architecture")
+        spelled.append(argument)
     return spelled
 
 

@@ -40,7 +40,7 @@ def compare(
 
     For example:
       qkv compare recipe.toml --vary position=learned,t5 --epochs 5 --seeds 3
-      qkv compare recipe.toml --vary model=transformer,recurrent --minutes 10
+      qkv compare recipe.toml --vary architecture=transformer,recurrent --minutes 10
       qkv compare recipe.toml --vary model.n_heads=1,2,8 --one-by-one
       qkv compare table3-multi30k --out table3
       qkv compare ewt-genre-han --vary model.pooling=attention,mean --seeds 2
@@ -50,7 +50,7 @@ def compare(
     recipe
         A TOML file of settings, or the name of one that `qkv list recipes` shows; its [[vary]] rows are compared.
     vary
-        KEY=A,B in their place: attention, position, model, or a setting such as model.d_model; may be repeated.
+        KEY=A,B in their place: attention, position, architecture, or a setting such as model.d_model; may be repeated.
     one_by_one
         Each variation alone, after the recipe as it is; not every combination.
     seeds

@@ -29,6 +29,7 @@ def settings_of(parts: dict[str, Part], name: str) -> Settings:
 if TYPE_CHECKING:
     Task = str
     Architecture = str
+    DemoArchitecture = str
     ModelFlags = dict[str, Any]
     DataFlags = dict[str, Any]
     ObjectiveFlags = dict[str, Any]
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 else:
     TASKS, MODELS = table("qkv.tasks", "TASKS"), table("qkv.models", "MODELS")
     Task, Architecture = Literal[tuple(TASKS)], Literal[tuple(MODELS)]
+    DemoArchitecture = Literal[tuple(table("qkv.demo", "SIZES"))]
     places = [place for model in MODELS.values() if (place := attribute(model, "presets"))]
     preset = Setting(Literal[*(preset for place in places for preset in table(*place))], "sizes to begin with")
     ModelFlags = flags({**settings_of(MODELS, "config_class"), "preset": preset})
@@ -72,7 +74,7 @@ def train(
       qkv train pairs.tmx --from en --to de
       qkv train train.en train.de --valid val.en val.de --out model --minutes 30
       qkv train --recipe multi30k-en-de --model.d-model 256
-      qkv train pairs.tmx --from en --to de --model recurrent
+      qkv train pairs.tmx --from en --to de --architecture recurrent
       qkv train --task classify train.tsv --valid valid.tsv --out model
 
     Parameters
@@ -154,7 +156,7 @@ def predict(*text: str, model: Path = Path("model"), json: Annotated[bool, PLAIN
 def demo(
     *,
     out: Path = Path("qkv-demo"),
-    model: str = "transformer",
+    architecture: DemoArchitecture = "transformer",
     minutes: float = 3.0,
     say: Annotated[list[str] | None, MULTIPLE] = None,
     seed: int = 1,
@@ -165,14 +167,14 @@ def demo(
     For example:
       qkv demo
       qkv demo --minutes 30 --out pronouncer --say Ada Grace
-      qkv demo --model recurrent --out recurrent
+      qkv demo --architecture recurrent --out recurrent
 
     Parameters
     ----------
     out
         The model folder to write.
-    model
-        transformer, recurrent or convolutional.
+    architecture
+        What to train.
     minutes
         Training time.
     say
@@ -182,6 +184,6 @@ def demo(
     restart
         Begin anew, even if OUT holds a run or a model.
     """
-    from qkv import demo as demonstration
+    from qkv.demo import run
 
-    return demonstration.run(out, model=model, minutes=minutes, words=say or [], seed=seed, restart=restart)
+    return run(out, architecture=architecture, minutes=minutes, words=say or [], seed=seed, restart=restart)
