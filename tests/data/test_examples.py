@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from qkv.data.examples import Examples, Ints
 
 from qkv.data import Place
-from qkv.data.examples import Examples, Ints
 from qkv.errors import InputError
 
 SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=40)

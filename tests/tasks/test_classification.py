@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from qkv.objectives.classification import Classification, DocumentBatch
+from qkv.tasks.classification import Classify, DocumentConfig
 
 from qkv import cli, tasks
 from qkv.errors import InputError
-from qkv.objectives.classification import Classification, DocumentBatch
 from qkv.tasks import baselines
-from qkv.tasks.classification import Classify, DocumentConfig
 from qkv.text import read_labelled
 from qkv.text.labelled import sentences
 from qkv.text.tokenizer import Tokenizer

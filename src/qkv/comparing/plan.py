@@ -84,8 +84,8 @@ def variations(text: str) -> list[Row]:
     section, _, setting = name.partition(".")
     if not values or (name != "architecture" and not (section in SECTIONS and setting)):
         raise InputError(
-            f"--vary {text!r} does not say what to vary; write KEY=A,B with attention, position or model as the KEY, "
-            "or the dotted name of a setting such as model.d_model"
+            f"--vary {text!r} does not say what to vary; write KEY=A,B with attention, position or architecture as the "
+            "KEY, or the dotted name of a setting such as model.d_model"
         )
     rows = []
     for value in split(values):

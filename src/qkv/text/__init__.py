@@ -20,8 +20,20 @@ from qkv.text.tmx import read_tmx, tmx_languages
 from qkv.text.xliff import read_xliff
 
 __all__ = [
-    "LABELLED", "LABELLED_PAIRS", "PAIRS", "TEXTS", "Labelled", "LabelledPair", "Pair", "Text", "languages",
-    "read_labelled", "read_labelled_pairs", "read_pairs", "read_texts",
+    "LABELLED",
+    "LABELLED_PAIRS",
+    "PAIRS",
+    "TEXTS",
+    "Labelled",
+    "LabelledPair",
+    "Pair",
+    "Text",
+    "languages",
+    "read_labelled",
+    "read_labelled_pairs",
+    "read_pairs",
+    "read_texts",
+    "suffix",
 ]  # fmt: skip
 
 # (path, source language, target language, what was skipped) -> pairs

@@ -1,4 +1,4 @@
-"""Which parameters learn, and how fast: frozen ones, layers with rates of their own, gradual unfreezing, weight decay."""
+"""Which parameters learn, and how fast: freezing, rates by layer, gradual unfreezing, weight decay."""
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
@@ -31,7 +31,8 @@ def layers(model: nn.Module) -> list[list[nn.Parameter]]:
     tables = [m for m in model.modules() if isinstance(m, Embedding | nn.Embedding | Vocabulary | Position)]
     blocks = [block for module in model.modules() if isinstance(module, Stack) for block in module.blocks]
     found, seen = list[list[nn.Parameter]](), set[int]()
-    for parts in (tables, *([block] for block in blocks), [model]):
+    parted: list[list[nn.Module]] = [tables, *([block] for block in blocks), [model]]
+    for parts in parted:
         layer = {id(p): p for part in parts for p in part.parameters() if id(p) not in seen}
         seen |= layer.keys()
         found.append(list(layer.values()))

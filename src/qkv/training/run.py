@@ -21,7 +21,17 @@ from qkv.training import checkpoint, prepare
 from qkv.training.display import Display
 from qkv.training.log import Log
 from qkv.training.recipes import find
-from qkv.training.settings import Settings, check, complete, modern, named_objective, paths, spelled_out, task_of
+from qkv.training.settings import (
+    Settings,
+    check,
+    complete,
+    modern,
+    named_objective,
+    paths,
+    spelled_out,
+    task_for,
+    task_of,
+)
 from qkv.training.telling import Teller
 from qkv.training.trainer import Hooks, Trainer
 
@@ -75,9 +85,12 @@ def train(
             memory["valid"], valid = valid, ()
     named = {name: str(value) for name, value in (("task", task), ("start", start)) if value}
     asked = asked_for(files, list(valid), test, recipe, {**settings, **named})
-    where = str(recipe) if recipe else "settings"
+    where, display = str(recipe) if recipe else "settings", Display(quiet)
+    if "task" not in asked and not RunFolder(Path(out)).recipe.exists() and asked.get("train"):
+        asked["task"], why = task_for(paths(asked["train"]), asked)
+        display.say(why) if why else None
     with alone_in(Path(out)):
-        return Run(Path(out), asked, Display(quiet), restart=restart, where=where, memory=memory).go()
+        return Run(Path(out), asked, display, restart=restart, where=where, memory=memory).go()
 
 
 def is_files(given: Iterable[Any]) -> bool:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,9 +12,11 @@ from qkv.errors import InputError, nearest
 from qkv.models import Model
 from qkv.objectives import Objective, objective
 from qkv.tasks import TASKS, Task
+from qkv.text import PAIRS, suffix
 from qkv.training.averaging import AVERAGES
 from qkv.training.schedules import SCHEDULES
 
+SIDES = ("source", "target")
 LIMITS = ("steps", "epochs", "minutes", "patience")
 NOT_NEGATIVE = (*LIMITS, "validate_every", "bleu_sentences", "checkpoint_minutes", "checkpoint_steps", "threads",
                 "clip", "weight_decay", "epsilon", "unfreeze")  # fmt: skip
@@ -101,6 +103,24 @@ def task_of(tree: Mapping[str, Any], where: str = "settings") -> type[Task]:
     if name not in TASKS:
         raise InputError(f"{where}: unknown task {name!r}; {nearest(name, TASKS)}")
     return TASKS[name]
+
+
+def task_for(files: Sequence[Path], asked: Mapping[str, Any]) -> tuple[str, str]:
+    """The task that some files are for, where nobody says it; and a sentence, unless it is the usual one.
+
+    Files of pairs are translated, and so are two plain files whose names end differently (train.en, train.de), or any
+    two where languages are given. Other plain files are running text.
+    """
+    plain = [path for path in files if suffix(path) not in PAIRS]
+    languages = {**asked, **asked.get("data", {})}
+    are_pair = len(plain) == 2 and (suffix(plain[0]) != suffix(plain[1]) or any(map(languages.get, SIDES)))
+    if not plain or are_pair:
+        return "translate", ""
+    count = "a plain text file" if len(plain) == 1 else f"{len(plain)} plain text files"
+    return "language_model", (
+        f"{count}: this trains a language model (GPT-2's form); for a translator give two files and --from and --to, "
+        "for anything else --task"
+    )
 
 
 def architecture(tree: Mapping[str, Any], where: str = "settings") -> type[Model]:
