@@ -28,7 +28,9 @@ def freeze(model: nn.Module, patterns: str) -> None:
 
 def layers(model: nn.Module) -> list[list[nn.Parameter]]:
     """The parameters from below: tables of tokens and positions, each block, and what stands on them."""
-    tables = [m for m in model.modules() if isinstance(m, Embedding | nn.Embedding | Vocabulary | Position)]
+    tables: list[nn.Module] = [
+        m for m in model.modules() if isinstance(m, Embedding | nn.Embedding | Vocabulary | Position)
+    ]
     blocks = [block for module in model.modules() if isinstance(module, Stack) for block in module.blocks]
     found, seen = list[list[nn.Parameter]](), set[int]()
     parted: list[list[nn.Module]] = [tables, *([block] for block in blocks), [model]]
