@@ -173,3 +173,42 @@ def fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
                     f"config.json expects {tuple(parameter.shape)}"
                 )
             parameter.copy_(tensors[name])
+
+
+def start_from(model: nn.Module, start: Loaded, where: str) -> tuple[list[str], list[str]]:
+    """Give a model the weights of another: the names of those that were taken, and of those that are new.
+
+    A backbone fits whatever stands on it. A table with more rows than the old one keeps the old rows as its first.
+    """
+    theirs = {bare(name): value for name, value in start.model.named_parameters()}
+    taken, new = list[str](), list[str]()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            given = theirs.get(bare(name))
+            if given is None:
+                new.append(name)
+                continue
+            rows = len(given) if given.dim() else 0
+            if parameter.shape[1:] != given.shape[1:] or (parameter.dim() and len(parameter) < rows):
+                raise InputError(
+                    f"{where}: its {name} has the shape {tuple(given.shape)}, and here it would be "
+                    f"{tuple(parameter.shape)}; start with the sizes of that model, or leave --start out"
+                )
+            parameter[:rows] = given.to(parameter) if parameter.dim() else given
+            taken.append(name)
+            if parameter.dim() and len(parameter) > rows:
+                new.append(f"{len(parameter) - rows} rows of {name}")
+    if not taken:
+        raise InputError(f"{where} holds nothing that this model could begin with; start from a model of the same kind")
+    return taken, new
+
+
+def bare(name: str) -> str:
+    """A parameter's name without the backbone that it is in."""
+    return name.removeprefix("backbone.")
+
+
+def origin(loaded: Loaded) -> tuple[str, Any]:
+    """The architecture of a model, or of the backbone that it stands on, and its settings."""
+    model = getattr(loaded.model, "backbone", loaded.model)
+    return next(name for name, kind in MODELS.items() if type(model) is kind), model.config

@@ -123,8 +123,12 @@ def is_given(part: Part) -> bool:
     return not (isinstance(part, Sequence) and not part)
 
 
-def learn_tokenizer(c: Any, sample: Iterable[Iterable[str]]) -> Tokenizer:
-    """Sub-words of all texts of a sample, of both sides of pairs together; or a tokenizer.json that is given."""
+def learn_tokenizer(c: Any, sample: Iterable[Iterable[str]], start: Tokenizer | None = None) -> Tokenizer:
+    """Sub-words of all texts of a sample, of both sides of pairs together; or a tokenizer.json that is given; or those
+    of the model to start from, perhaps with some more."""
+    if start is not None:
+        texts = (text for several in sample for text in several)
+        return start.grow(texts, len(start) + c.grow) if c.grow else start
     if Path(c.tokenizer).suffix == ".json":
         return Tokenizer.load(Path(c.tokenizer))
     if (name := parse_call(c.tokenizer)[0]) not in TOKENIZERS:

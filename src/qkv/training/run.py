@@ -47,6 +47,7 @@ FREE = {
     "keep",
     "threads",
 }
+FITTED = ("vocab_size", "n_classes", "sentence_ends")  # settings of a model that follow from its data
 ASIDE = ".training.old.part"  # where an old run goes while it is removed
 HEADER = "# The complete settings of this run; `qkv train --recipe` takes this file.\n"
 
@@ -136,6 +137,7 @@ class Run:
     ) -> None:
         self.out, self.asked, self.display, self.say, self.where = out, dict(asked), display, display.say, where
         self.folder, self.memory = RunFolder(out), memory
+        self.start: Loaded | None = None  # the model to begin with
         self.goes_on = self.folder.recipe.exists() and not restart
         if not self.folder.recipe.exists():
             if checkpoint.existing(self.folder.checkpoints):  # they would be taken for those of the new run
@@ -183,13 +185,14 @@ class Run:
         if not asked.get("train") and not self.memory and not asked.get("corpus"):
             kind = task_of(asked, self.where)
             raise InputError(f"no file was given; {kind.name} learns from {kind.files}")
+        asked = self.started(asked)
         check(asked, self.where)
         if asked.get("corpus"):
             return self.with_corpus(asked, Corpus.open(Path(asked["corpus"])))
         survey = prepare.read(asked, self.memory, self.out, self.display, self.where)
         tree = prepare.chosen(asked, survey, self.where)
         task = prepare.task(tree, self.where)
-        tokenizer = prepare.learn_tokenizer(task.data, survey.sample)
+        tokenizer = prepare.learn_tokenizer(task.data, survey.sample, self.start.tokenizer if self.start else None)
         facts = task.facts(survey, tokenizer)
         settings = self.fitted(task, tree, tokenizer, facts)
         model = self.built(task, settings, facts)
@@ -221,7 +224,31 @@ class Run:
         torch.manual_seed(settings.data.seed)
         model = task.build(settings.architecture, settings.model, facts)
         self.drawn = checkpoint.random_state()  # training goes on from here, whatever is drawn meanwhile
+        if self.start:
+            taken, new = folder.start_from(model, self.start, settings.start)
+            fresh = f"new are {', '.join(new[:4])}{' ...' * (len(new) > 4)}" if new else "nothing is new"
+            self.say(f"begins with the weights of {settings.start}: {len(taken)} of {len(taken) + len(new)}; {fresh}")
         return model
+
+    def started(self, asked: Tree) -> Tree:
+        """With --start: the architecture and the sizes of that model, unless others are asked for."""
+        if not asked.get("start"):
+            return asked
+        self.start = folder.load(Path(asked["start"]))
+        name, config = folder.origin(self.start)
+        if asked.get("architecture", name) != name:
+            raise InputError(
+                f"{asked['start']} holds a {name} model, and {asked['architecture']} was asked for; "
+                "leave --architecture out"
+            )
+        if asked.get("data", {}).get("tokenizer"):
+            raise InputError(
+                f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; leave it out, or "
+                "add some with --data.grow"
+            )
+        sizes = {key: value for key, value in to_tree(config).items() if key not in FITTED}
+        model = merge(sizes, spelled_out({**asked, "architecture": name}, self.where))
+        return {**asked, "architecture": name, "model": model}
 
     def begun(self, task: Task, settings: Settings, corpus: Corpus) -> Settings:
         """Write down the settings: from now on the run goes on."""
@@ -250,8 +277,9 @@ class Run:
         self.check_files(corpus)
         settings = self.unchanged(stored, before)
         task = TASKS[settings.task](settings.data)
-        torch.manual_seed(settings.data.seed)
-        return settings, corpus, task.build(settings.architecture, settings.model, corpus.facts)
+        if settings.start and not checkpoint.existing(self.folder.checkpoints):
+            self.start = folder.load(Path(settings.start))
+        return settings, corpus, self.built(task, settings, corpus.facts)
 
     def check_files(self, corpus: Corpus) -> None:
         for name, expected in corpus.digests.items():
