@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qkv.text.kinds import PRINTABLE
-from qkv.text.tokenizer import Tokenizer
+from qkv.text.tokenizer import UNK, Tokenizer
 
 transformers = pytest.importorskip("transformers")
 regex = pytest.importorskip("regex")
@@ -65,3 +65,21 @@ def test_byte_level_bpe_is_the_published_rule(texts: list[str], byte_bpe: tuple[
 
     for text in texts[::5]:
         assert ours.encode(text) == [number for word in WORDS.findall(text) for number in encode(word)]
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_wordpiece_is_berts(texts: list[str], lowercase: bool, tmp_path: Path) -> None:
+    """Transformers has it twice: on the library that we use too, and in plain Python."""
+    texts = [text.replace("<unk>", "unknown") for text in texts]  # which theirs reads as the special token
+    ours = Tokenizer.train(texts[::2], kind=f"wordpiece(lowercase={lowercase})", vocab_size=1500)
+    vocab = ours.vocabulary()
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in vocab), encoding="utf-8")
+    names = {"unk_token": "<unk>", "pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<s>"}
+    legacy = transformers.models.bert.tokenization_bert_legacy.BertTokenizerLegacy
+    numbers = {token: number for number, token in enumerate(vocab)}
+    fast = transformers.BertTokenizer(numbers, do_lower_case=lowercase, **names)
+    plain = legacy(str(tmp_path / "vocab.txt"), do_lower_case=lowercase, **names)
+    rows = ours.encode_batch(texts)
+    assert sum(row.count(UNK) for row in rows) > 100, "of words with letters that half of the lines lack"
+    for theirs in (fast, plain):
+        assert rows == [theirs.encode(text, add_special_tokens=False) for text in texts]

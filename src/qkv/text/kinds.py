@@ -4,19 +4,18 @@ A kind is what stands around a trained model of the `tokenizers` library in a to
 pre-tokenizer, decoder), and the way that such a model is learned.
 """
 
+import itertools
 import json
-import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import tokenizers
 from tokenizers import models, trainers
 
 from qkv.errors import InputError
-from qkv.text.normalise import check_unicode
+from qkv.text.learning import NOTHING, Tree, by_id, checked, frequent, numbered, ranked, train
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
@@ -27,8 +26,6 @@ RESERVED = SPECIALS + BYTES
 # backtrack: the time is linear in the text.
 PATTERN = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+"
 LONGEST_PIECE = 16  # characters; SentencePiece's max_sentencepiece_length
-
-Tree = dict[str, Any]  # a tokenizer.json, or a part of one
 
 
 def make_frame(normalizer: Tree | None, pre_tokenizer: Tree | None, *decoders: Tree) -> Tree:
@@ -61,8 +58,9 @@ class Kind:
     type: ClassVar[str]  # of the model in tokenizer.json
     reserved: ClassVar[list[str]] = RESERVED  # the tokens of the first ids
     frame: Tree
-    is_verbatim = True  # text comes back as it was; otherwise it is composed (NFC) first
+    is_composed = False  # whether text is put into its composed form (NFC) first
     prefix = ""  # what the frame puts before a text
+    has_words = True  # whether the space before a word belongs to it
 
     def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
         """The "model" of a tokenizer.json: the reserved tokens, and at most `room` that are learned."""
@@ -70,7 +68,7 @@ class Kind:
 
     def compose(self, text: str) -> str:
         # The library's own NFC follows an older Unicode, so that it leaves newer scripts as they are.
-        return text if self.is_verbatim else unicodedata.normalize("NFC", text)
+        return unicodedata.normalize("NFC", text) if self.is_composed else text
 
     def spell(self, token: str) -> str:
         """What a token writes, for people."""
@@ -81,7 +79,7 @@ class Spaced(Kind):
     """A space stays inside the token of the word that it precedes, and one is put before each text; a character that
     training never saw becomes its bytes."""
 
-    is_verbatim = False
+    is_composed = True
     prefix = " "
     frame = make_frame(
         {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Prepend", "prepend": " "}]},
@@ -155,11 +153,60 @@ class ByteBPE(Kind):
         return "".join(BYTES[ord(c) - 0xDC00] if "\udc80" <= c <= "\udcff" else c for c in text)
 
 
+class WordPiece(Kind):
+    """BERT's (Devlin et al. 2019, section 3): words are taken apart greedily, the longest piece first; "##" marks the
+    pieces that go on with a word. Not lossless: spaces and, in lower case, accents are gone, and a word with a letter
+    that training never saw is <unk>.
+
+    Differs: the pieces are learned by merging frequent pairs, as in the `tokenizers` library; BERT's learner was never
+    published.
+    """
+
+    type = "WordPiece"
+    reserved = SPECIALS
+
+    def __init__(self, *, lowercase: bool = True) -> None:
+        self.frame = make_frame(
+            {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+             "lowercase": lowercase},
+            {"type": "BertPreTokenizer"},
+            {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        )  # fmt: skip
+
+    def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
+        words, letters, inner = Counter[str](), Counter[str](), set(alphabet)
+        rust = tokenizers.Tokenizer.from_str(json.dumps({**self.frame, "model": NOTHING}))
+        for text in checked(texts):
+            words.update(word for word, _ in rust.pre_tokenizer.pre_tokenize_str(rust.normalizer.normalize_str(text)))
+        for word, count in words.items():
+            letters.update({letter: word.count(letter) * count for letter in set(word)})
+            inner.update(word[1:])
+        forms = (
+            form for letter in ranked(letters, alphabet) for form in (letter, f"##{letter}")[: 1 + (letter in inner)]
+        )
+        kept = set(itertools.islice(forms, max(room // 2, 2 * len(alphabet))))
+        # In the library the order of the letters inside words, which decides between pairs of equal count, is that of a
+        # hash table; unless they are there before.
+        trainer = trainers.BpeTrainer(
+            vocab_size=room, show_progress=False, initial_alphabet=alphabet, continuing_subword_prefix="##",
+            special_tokens=sorted(form for form in kept if len(form) > 1),
+        )  # fmt: skip
+        known = (word for word in words if word[0] in kept and kept.issuperset(f"##{letter}" for letter in word[1:]))
+        split = {**self.frame, "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"}}
+        learned = train(split, models.BPE(), trainer, (" ".join([word] * words[word]) for word in known))
+        vocab = numbered(reserved + by_id(learned))
+        return {
+            "type": "WordPiece", "unk_token": SPECIALS[UNK], "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100, "vocab": vocab,
+        }  # fmt: skip
+
+
 class Characters(Kind):
     """Each character is a token: all of the text's, or the most frequent that have room; others become their bytes."""
 
     type = "BPE"
     frame = make_frame(None, None, {"type": "ByteFallback"}, {"type": "Fuse"})
+    has_words = False
 
     def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
         counts: Counter[str] = Counter()
@@ -170,71 +217,32 @@ class Characters(Kind):
         return {**model, "unk_token": SPECIALS[UNK], "byte_fallback": True, "vocab": vocab}
 
 
-def checked(texts: Iterable[str]) -> Iterator[str]:
-    """The texts, of which one at least must have a character."""
-    is_empty = True
-    for text in texts:
-        check_unicode(text)
-        is_empty = is_empty and not text
-        yield text
-    if is_empty:
-        raise InputError("there is no text to train a tokenizer on; give at least one sentence")
-
-
-@contextmanager
-def frequent(texts: Iterable[str], alphabet: list[str], most: int) -> Iterator[Iterator[str]]:
-    """The texts without their rare characters, which are left to the bytes: at most `most` get a token, so that half of
-    the room stays for longer pieces. To be counted first, the texts go through a file."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as spool:
-        counts: Counter[str] = Counter()
-        for text in texts:
-            counts.update(text)
-            spool.write(json.dumps(text, ensure_ascii=False) + "\n")
-        rare = dict.fromkeys(map(ord, ranked(counts, alphabet)[max(most, len(alphabet)) :]))
-        spool.seek(0)
-        yield (json.loads(line).translate(rare) for line in spool)
-
-
-def ranked(counts: Counter[str], alphabet: list[str]) -> list[str]:
-    """Characters, the frequent ones first; before all, those of the alphabet."""
-    counts.update(dict.fromkeys(alphabet, counts.total()))
-    return sorted(counts, key=lambda letter: (-counts[letter], letter))
-
-
-def train(frame: Tree, model: models.Model, trainer: trainers.Trainer, texts: Iterator[str]) -> Tree:
-    tokenizer = tokenizers.Tokenizer.from_str(
-        json.dumps({**frame, "model": {"type": "BPE", "vocab": {}, "merges": []}})
-    )
-    tokenizer.model = model
-    tokenizer.train_from_iterator(texts, trainer)
-    learned: Tree = json.loads(tokenizer.to_str())["model"]
-    return learned
-
-
-def by_id(model: Tree) -> list[str]:
-    """The tokens of a model in the order of their ids."""
-    return sorted(model["vocab"], key=model["vocab"].__getitem__)
-
-
-def numbered(tokens: list[str]) -> dict[str, int]:
-    return {token: number for number, token in enumerate(tokens)}
-
-
 # By the name that settings and `Tokenizer.train` take.
-TOKENIZERS: dict[str, type[Kind]] = {"bpe": BPE, "unigram": Unigram, "byte_bpe": ByteBPE, "characters": Characters}
+TOKENIZERS: dict[str, type[Kind]] = {
+    "bpe": BPE,
+    "unigram": Unigram,
+    "byte_bpe": ByteBPE,
+    "wordpiece": WordPiece,
+    "characters": Characters,
+}
+
+
+def named_specials(names: Sequence[str], first: int) -> list[Tree]:
+    """The "added_tokens" of a tokenizer.json: special tokens with names of their own, in the ids from `first` on."""
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return [{"id": number, "content": name, **flags} for number, name in enumerate(names, start=first)]
 
 
 def kind_of(tree: Any) -> Kind | None:
     """The kind of a tokenizer.json that `Tokenizer.train` wrote, or None if others did."""
     try:
-        model, added = tree["model"], [token["content"] for token in tree["added_tokens"]]
-        vocab = model["vocab"] if isinstance(model["vocab"], dict) else dict(model["vocab"])
-        around = {**tree, "added_tokens": []}
-        del around["model"]
-        for kind in (TOKENIZERS[name]() for name in TOKENIZERS):
-            first = list(vocab)[: len(kind.reserved) + len(added)]
-            if (kind.type, kind.frame, kind.reserved + added) == (model["type"], around, first):
+        model, names = tree["model"], [token["content"] for token in tree["added_tokens"]]
+        vocab = list(model["vocab"] if isinstance(model["vocab"], dict) else dict(model["vocab"]))
+        for kind in (BPE(), Unigram(), ByteBPE(), WordPiece(), WordPiece(lowercase=False), Characters()):
+            whole = {**kind.frame, "added_tokens": named_specials(names, len(kind.reserved)), "model": model}
+            first = kind.reserved + names
+            if model["type"] == kind.type and tree == whole and vocab[: len(first)] == first:
                 return kind
-    except (TypeError, ValueError, LookupError, AttributeError):
+    except (TypeError, ValueError, LookupError):
         pass
     return None

@@ -6,7 +6,9 @@ of the vocabulary and are never read out of text unless that is asked for: a typ
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import tokenizers
@@ -14,38 +16,55 @@ import tokenizers
 from qkv.config import build
 from qkv.errors import InputError
 from qkv.files import write_text
-from qkv.text.kinds import BOS, EOS, PAD, RESERVED, SPECIALS, TOKENIZERS, UNK, Kind, kind_of
+from qkv.text.kinds import BOS, EOS, PAD, RESERVED, SPECIALS, TOKENIZERS, UNK, Kind, kind_of, named_specials
 from qkv.text.normalise import check_unicode
 
 __all__ = ["BOS", "EOS", "PAD", "RESERVED", "SPECIALS", "TOKENIZERS", "UNK", "Tokenizer"]
 
+# No token that is learned can be spelled so: every kind parts letters from brackets.
+SPECIAL = re.compile(r"<[^\s<>]*[^\W_][^\s<>]*>|\[[^\s\[\]]*[^\W_][^\s\[\]]*\]")
 SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
 
 class Tokenizer:
-    """Text <-> ids. The vocabulary is four special tokens and mostly 256 bytes, then what was learned."""
+    """Text <-> ids. The vocabulary is four special tokens and mostly 256 bytes, then specials with names of their own,
+    then what was learned."""
 
     def __init__(self, text: str, kind: Kind | None = None) -> None:
         """`text` is the content of a tokenizer.json; `kind` is None if others wrote it (see convert.foreign)."""
         self._text = text
         self.kind = kind
         self._rust = tokenizers.Tokenizer.from_str(text)
+        self._rust.encode_special_tokens = kind is not None  # as plain text: "<mask>" is typed by somebody
         self._size: int = self._rust.get_vocab_size()
+        added = self._rust.get_added_tokens_decoder() if kind else {}
+        self._named = {token.content: number for number, token in added.items()}
+        self._silent = {PAD, BOS, EOS, *self._named.values()}
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], *, kind: str = "bpe", vocab_size: int = 8000, alphabet: Iterable[str] = ()
+        cls,
+        texts: Iterable[str],
+        *,
+        kind: str = "bpe",
+        vocab_size: int = 8000,
+        alphabet: Iterable[str] = (),
+        specials: Sequence[str] = (),
     ) -> "Tokenizer":
         """Learn at most `vocab_size` tokens (all of them counted) from `texts`, which are read once.
 
-        `kind` is a name of TOKENIZERS. The characters of `alphabet` get a token each even if the texts lack them. The
-        same texts give the same tokenizer, to the byte.
+        `kind` is a name of TOKENIZERS, as "bpe" or "wordpiece(lowercase=False)". The characters of `alphabet` get a
+        token each even if the texts lack them. `specials` are names like "<mask>" or "[SEP]", whose ids follow the
+        reserved ones. The same texts give the same tokenizer, to the byte.
         """
         chosen = build(TOKENIZERS, kind)
         wanted = sorted(set(alphabet))
         if any(len(letter) != 1 for letter in wanted):
             raise InputError(f"the alphabet {wanted!r} has an entry that is not one character; give single characters")
-        reserved = chosen.reserved
+        for name in specials:
+            if not SPECIAL.fullmatch(name) or [*chosen.reserved, *specials].count(name) > 1:
+                raise InputError(f"{name!r} cannot name a special token; give different names like <mask> or [MASK]")
+        reserved = [*chosen.reserved, *specials]
         room = vocab_size - len(reserved)
         if room < len(wanted) + 2:
             raise InputError(
@@ -53,11 +72,60 @@ class Tokenizer:
                 f"{len(wanted)}; ask for {len(reserved) + len(wanted) + 2} or more"
             )
         model = chosen.learn(texts, reserved, room, wanted)
-        return cls(json.dumps({**chosen.frame, "model": model}, ensure_ascii=False, separators=(",", ":")), chosen)
+        tree = {**chosen.frame, "added_tokens": named_specials(specials, len(chosen.reserved)), "model": model}
+        return cls(json.dumps(tree, ensure_ascii=False, separators=(",", ":")), chosen)
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text, with no special token around them."""
-        return self.encode_batch([text])[0]
+    @property
+    def specials(self) -> dict[str, int]:
+        """The ids of the special tokens by name: the four that every vocabulary has, then those named in training."""
+        return {name: number for number, name in enumerate(SPECIALS)} | self._named
+
+    def special(self, name: str) -> int:
+        """The id of a special token."""
+        if name not in self.specials:
+            raise InputError(
+                f"this vocabulary has no {name}, only {', '.join(self.specials)}; train one with it among its specials"
+            )
+        return self.specials[name]
+
+    def encode(self, text: str, *, specials: bool = False) -> list[int]:
+        """The ids of a text, with no special token around them.
+
+        With `specials`, the name of a special that was given in training is read as that token, and takes with it the
+        space before it: "A <mask> dog" has the ids of "A dog" and, between them, that of <mask>.
+        """
+        if not specials or not self._named or not self.kind:
+            return self.encode_batch([text])[0]
+        names = "|".join(map(re.escape, self._named))
+        space = " ?" if self.kind.has_words else ""
+        parts = re.split(f"{space}({names})", self.kind.prefix + self.kind.compose(text))
+        rows = [encoding.ids for encoding in self._inside.encode_batch_fast(parts[::2], add_special_tokens=False)]
+        found = rows[0]
+        for name, row in zip(parts[1::2], rows[1:], strict=True):
+            found += [self._named[name], *row]
+        return found
+
+    @cached_property
+    def _inside(self) -> tokenizers.Tokenizer:
+        """The tokenizer of a part of a text, before which nothing is put."""
+        if not self.kind or not self.kind.prefix:
+            return self._rust
+        return tokenizers.Tokenizer.from_str(json.dumps({**json.loads(self._text), "normalizer": None}))
+
+    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+        """The ids of words, each taken by itself, and for each id the number of its word. Every word has an id."""
+        space = " " if self.kind and not self.kind.prefix else ""  # before a word inside a text
+        rows = self.encode_batch([f"{space if i else ''}{word}" for i, word in enumerate(words)])
+        rows = [row or [UNK] for row in rows]
+        return [number for row in rows for number in row], [i for i, row in enumerate(rows) for _ in row]
+
+    def encode_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of a text, and for each where it begins and ends in the text, spaces before a word left out."""
+        ids, spans = self.encode(text), self._rust.encode(text, add_special_tokens=False).offsets
+        if len(ids) != len(spans):  # in scripts that the library's older Unicode does not compose
+            spans = self._rust.encode(self.kind.compose(text) if self.kind else text).offsets
+        spaces = [len(text[start:end]) - len(text[start:end].lstrip()) for start, end in spans]
+        return ids, [(min(start + space, end), end) for (start, end), space in zip(spans, spaces, strict=True)]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         composed = [self.kind.compose(text) for text in texts] if self.kind else list(texts)
@@ -69,13 +137,13 @@ class Tokenizer:
             raise
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of some ids; padding, beginning and end are skipped."""
+        """The text of some ids; special tokens are left out, but for <unk>, which stands for a word."""
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         for ids in rows:
             self._check(ids)
-        kept = [[number for number in ids if number > EOS] for ids in rows]
+        kept = [[number for number in ids if number not in self._silent] for ids in rows]
         texts: list[str] = self._rust.decode_batch(kept, skip_special_tokens=False)
         return texts
 
