@@ -45,18 +45,12 @@ def learning_rates(given: Given) -> Picture:
         "noam, d 512, warm-up 4,000": SCHEDULES["noam"](d_model=512, warmup=4000),
         "noam, d 512, warm-up 8,000": SCHEDULES["noam"](d_model=512, warmup=8000),
         "noam, d 256, warm-up 4,000": SCHEDULES["noam"](d_model=256, warmup=4000),
-        "slanted triangle (ULMFiT)": slanted,
+        "slanted triangle (ULMFiT)": SCHEDULES["slanted_triangle"](),
         "linear, warm-up 0.2 % (GPT)": SCHEDULES["linear"](warmup=RUN // 500),
         "linear, warm-up 10 % (BERT)": SCHEDULES["linear"](warmup=RUN // 10),
     }
     steps = range(1, RUN + 1, 25)
     return rates(steps, {name: [factor(step, step / RUN) for step in steps] for name, factor in build.items()})
-
-
-def slanted(step: int, progress: float, *, cut: float = 0.1, ratio: float = 32.0) -> float:
-    """Howard and Ruder 2018, Eq. 3: up for the share `cut` of the run, then down to 1/ratio of the peak."""
-    p = progress / cut if progress < cut else 1 - (progress - cut) / (1 - cut)
-    return (1 + p * (ratio - 1)) / ratio
 
 
 def family_tree(given: Given) -> Picture:
