@@ -20,12 +20,14 @@ SOUND: list[list[str]] = [
     ["--version"],
     ["check", "pairs.tsv"],
     *(["list", name] for name in contents.table("qkv.cli.show", "LISTS")),
+    ["completion", "bash"],
     *([command, "--help"] for command in cli.COMMANDS),
 ]
 MISTAKEN = [
     ["trian", "pairs.tsv"],
     ["check"],
     ["check", "pairs.tsv", "--form", "en"],
+    ["completion", "csh"],
     ["list"],
     ["list", "postions"],
     ["train", "pairs.tsv", "--steps", "many"],

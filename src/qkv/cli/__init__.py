@@ -25,6 +25,7 @@ COMMANDS = {
     "average": "show:average",
     "check": "show:check",
     "compare": "compare:compare",
+    "completion": "completion:completion",
     "demo": "train:demo",
     "explain": "explain:explain",
     "export": "export:export",
@@ -41,7 +42,7 @@ COMMANDS = {
     "translate": "translate:translate",
     "why": "why:why",
 }
-LIGHT = {"check", "list"}  # commands that need no torch
+LIGHT = {"check", "completion", "list"}  # commands that need no torch
 SECTIONS = {
     "--model": "--model.d-model 256; the folder to write is --out, and what to train --architecture",
     "--data": "--data.vocab-size 4000",
