@@ -8,8 +8,9 @@ from typing import Any, Literal
 import torch
 
 from qkv.config import Tree, setting
-from qkv.data import Rows, Stream, Windows
+from qkv.data import Rows, RunningText, Stream, Windows
 from qkv.errors import InputError
+from qkv.evaluation.ngrams import interpolated_trigram
 from qkv.folder import Loaded
 from qkv.models import GPT2
 from qkv.tasks.corpus import Corpus, Survey
@@ -20,6 +21,7 @@ from qkv.text.tokenizer import EOS, Tokenizer
 
 TAIL = 10  # without validation files the last tenth of the text is held out,
 PER_HELD_OUT = 1000  # at most so many characters for each of data.held_out
+COUNTED = 10**7  # tokens up to which trigrams are counted: a second for a million, and some 100 MB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +148,13 @@ class LanguageModel(Task):
     def counted(self, corpus: Corpus, train: Stream) -> str:
         tokens, valid = corpus.train.written.tokens[0], corpus.valid.written.tokens[0]
         return f"language model: {tokens:,} tokens to train on, {valid:,} to validate"
+
+    def baselines(self, corpus: Corpus) -> dict[str, float]:
+        train, valid = RunningText(corpus.train), RunningText(corpus.valid)
+        if len(train) > COUNTED or len(valid) < 4:
+            return {}
+        texts = (text[slice(0, len(text))] for text in (train, valid))
+        return {"interpolated trigrams": interpolated_trigram(*texts, len(corpus.tokenizer))}
 
     def open(self, loaded: Loaded) -> Any:
         raise NotImplementedError

@@ -185,7 +185,8 @@ class Task:
     # -- what comes of it ----------------------------------------------------------------------------------------
 
     def baselines(self, corpus: Corpus) -> dict[str, float]:
-        """Name -> accuracy on the validation rows of something simple that is counted from the training rows."""
+        """Name -> the task's `score` on the validation rows of something simple that is counted from the training
+        rows, or learned from them in seconds: what a model must beat."""
         return {}
 
     def answers(self, outputs: Any, asked: Asked) -> tuple[Tensor, Tensor] | None:

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from qkv.errors import InputError
-from qkv.evaluation import in_words
+from qkv.evaluation import FIGURES, in_words
 from qkv.files import write_json
 from qkv.folder import RunFolder
 from qkv.models import count_parameters
@@ -108,8 +108,9 @@ class Teller:
         now, best = self.trainer.now, self.log.best
         results = {"task": self.task.name, "valid": best, "baselines": baselines}
         write_json(self.folder.results, {**results, "steps": now.step, "minutes": round(now.seconds / 60, 2)})
-        self.say("accuracy on the validation examples, beside baselines from the same training examples:")
-        for name, accuracy in {"this model": best.get("accuracy", 0.0), **baselines}.items():
-            self.say(f"  {accuracy:7.2%}  {name}")
+        figure, score = FIGURES[self.task.score], self.task.score
+        self.say(f"{figure.title} on what was held out, beside baselines from the same training data:")
+        for name, value in {"this model": best.get(score, math.nan), **baselines}.items():
+            self.say(f"  {figure.text(value):>7}{figure.after}  {name}")
         if "macro_f1" in best:
             self.say(f"this model: {in_words(best)}")
