@@ -153,8 +153,8 @@ class LanguageModel(Task):
         train, valid = RunningText(corpus.train), RunningText(corpus.valid)
         if len(train) > COUNTED or len(valid) < 4:
             return {}
-        texts = (text[slice(0, len(text))] for text in (train, valid))
-        return {"interpolated trigrams": interpolated_trigram(*texts, len(corpus.tokenizer))}
+        read, asked = train[slice(0, len(train))], valid[slice(0, len(valid))]
+        return {"interpolated trigrams": interpolated_trigram(read, asked, len(corpus.tokenizer))}
 
     def open(self, loaded: Loaded) -> Any:
         raise NotImplementedError
