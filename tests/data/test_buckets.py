@@ -190,7 +190,7 @@ def test_in_order_is_always_the_same_and_sorted(rows: RowsOnDisk) -> None:
 def test_mistakes_are_told(rows: RowsOnDisk) -> None:
     batches = buckets(rows)
     for place in (Place(0, batches.count(0)), Place(-1, 0), Place(0, -1)):
-        with pytest.raises(InputError, match="is not in this corpus, whose epochs have .* batches; resume with"):
+        with pytest.raises(InputError, match=r"is not in this corpus, whose epochs have .* batches; resume with"):
             next(batches.stream(place))
     with pytest.raises(InputError, match="a budget of 0 tokens and a seed of 5 were given; give 1 or more, 0 or more"):
         buckets(rows, 0)
