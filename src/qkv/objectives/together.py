@@ -24,21 +24,18 @@ class Together:
     def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
         asked = [objective.prepare(batch, rng) for _, _, objective in self.parts]
         inputs = {name: value for one in reversed(asked) for name, value in one.inputs.items()}
-        return Asked(inputs, [one.labels for one in asked] + [one.count for one in asked], asked[0].count)
+        return Asked(inputs, asked[0].labels, asked[0].count, asked)
 
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         """Summed like the first objective's, by whose count it is divided; the others' parts bear their names."""
-        total, figures = torch.zeros((), device=next(iter(asked.inputs.values())).device), dict[str, torch.Tensor]()
-        half = len(asked.labels) // 2
-        for i, (weight, name, objective) in enumerate(self.parts):
-            count = asked.labels[half + i]
-            loss = objective.loss(outputs, Asked(asked.inputs, asked.labels[i], count))
-            scale = asked.count / max(1, count)
+        losses = [objective.loss(outputs, one) for (_, _, objective), one in zip(self.parts, asked.parts, strict=True)]
+        total, figures = torch.zeros_like(losses[0].total), dict(losses[0].parts)
+        for i, ((weight, name, _), one, loss) in enumerate(zip(self.parts, asked.parts, losses, strict=True)):
+            scale = asked.count / max(1, one.count)
             total = total + weight * scale * loss.total
-            before = f"{name}_" if i else ""
-            figures |= {f"{before}{part}": value * scale for part, value in loss.parts.items()}
-            if len(self.parts) > 1:
-                figures[f"{name}_loss"] = loss.total.detach() * scale
+            figures[f"{name}_loss"] = loss.total.detach() * scale
+            if i:
+                figures |= {f"{name}_{part}": value * scale for part, value in loss.parts.items()}
         return Loss(total, figures)
 
 

@@ -69,14 +69,15 @@ class Task:
     unit: ClassVar[str] = "examples"
     speed: ClassVar[str] = "examples"  # what training speed is counted in
     key_is: ClassVar[str] = "text"  # what examples are held out by, for people
-    columns: ClassVar[int]  # of a row
+    columns: int  # of a row
     sizes: ClassVar[tuple[int, ...]] = (0,)  # the columns whose length counts in a batch
     unique: ClassVar[bool] = False  # whether exact repetitions are dropped
     in_order: ClassVar[bool] = False  # whether rows must stay in their order: running text
     sample: ClassVar[int] = 200_000  # examples from which sub-words are learned
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Any, model: type[Model] | None = None) -> None:
         self.data = data  # of `data_class`
+        self.model = model or MODELS[self.architecture]  # what a text is encoded for
 
     @classmethod
     def models(cls) -> dict[str, type[Model]]:
@@ -131,6 +132,10 @@ class Task:
         it is written to config.json, and `encode` is given it."""
         return {}
 
+    def bounds(self, config: Any) -> Tree:
+        """Facts that follow from the model's settings and decide how texts are encoded: the longest that it reads."""
+        return {}
+
     def encode(self, examples: Sequence[Any], tokenizer: Tokenizer, facts: Tree) -> list[Any]:
         """A row of ids for each example, in the same order."""
         raise NotImplementedError
@@ -170,9 +175,13 @@ class Task:
         """The settings of the model that follow from the data; `model` is what is asked of it."""
         return {"vocab_size": len(tokenizer)}
 
-    def build(self, architecture: str, config: Any, facts: Tree) -> Model:
+    def build(self, config: Any, facts: Tree) -> Model:
         """The model to train, from its settings alone."""
-        return MODELS[architecture](config)
+        return self.model(config)
+
+    def remarks(self) -> list[str]:
+        """What people should know of the rows that were encoded."""
+        return []
 
     def about(self, corpus: Corpus) -> Tree:
         """What config.json tells beside the model's settings."""

@@ -16,7 +16,7 @@ from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.evaluation import score
 from qkv.folder import Loaded, RunFolder
-from qkv.models import Convolutional, Recurrent, Transformer
+from qkv.models import Convolutional, Model, Recurrent, Transformer
 from qkv.tasks.corpus import Corpus, Found, Survey
 from qkv.tasks.task import Task, TextConfig
 from qkv.text import Pair, languages, read_pairs
@@ -85,8 +85,8 @@ class Translate(Task):
 
     # -- from files to batches -----------------------------------------------------------------------------------
 
-    def __init__(self, data: PairsConfig) -> None:
-        super().__init__(data)
+    def __init__(self, data: PairsConfig, model: type[Model] | None = None) -> None:
+        super().__init__(data, model)
         self.languages: tuple[str | None, str | None] = data.source or None, data.target or None
         self.skipped = Counter[str]()  # what was no pair at all
 
