@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from qkv.training.device import choose_precision
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -39,7 +40,6 @@ from qkv.models import PRESETS, Transformer, TransformerConfig, parameter_count
 from qkv.objectives import Translation
 from qkv.text.tokenizer import PAD
 from qkv.training import TrainingConfig
-from qkv.training.device import choose_precision
 from qkv.training.trainer import Hooks, Trainer
 
 SMOOTHING = 0.1

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from qkv.training.choose import Corpus, choose
 
 from qkv.config import merge
 from qkv.models import parameter_count
-from qkv.training.choose import Corpus, choose
 from qkv.training.settings import TrainingConfig, complete
 
 CPU = torch.device("cpu")

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from qkv.data.validation import validation_pairs
 
 import qkv
 from qkv import folder
 from qkv.config import merge
 from qkv.data import Corpus
-from qkv.data.validation import validation_pairs
 from qkv.errors import InputError
 from qkv.text.doctor import Rules
 from qkv.text.tokenizer import Tokenizer

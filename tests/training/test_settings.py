@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from qkv.training.toml import to_toml
 
 from qkv.config import read_toml, to_tree
 from qkv.errors import InputError
@@ -14,7 +15,6 @@ from qkv.models import PRESETS, TransformerConfig
 from qkv.objectives import Translation
 from qkv.text.doctor import Rules
 from qkv.training.settings import DataConfig, Settings, TrainingConfig, check, complete
-from qkv.training.toml import to_toml
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"sorce": "en"}, "unknown key 'sorce'; did you mean 'source'?"),

@@ -7,27 +7,20 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from qkv import tasks
-from qkv.cli.app import PLAIN, app, out, print_json
-from qkv.cli.documents import check_flags, give_file, give_texts, is_document, is_path
-from qkv.decoding import Translated, Translator
-from qkv.documents import compiled
+from qkv.cli.app import PLAIN, out, print_json
 from qkv.errors import InputError
-from qkv.evaluation import score as measure
 from qkv.files import replacing
-from qkv.tasks.figures import told
-from qkv.text import read_pairs
-from qkv.text.lines import read_lines
-from qkv.training.display import Display
+
+if TYPE_CHECKING:
+    from qkv.decoding import Translated, Translator
 
 CHUNK = 1024  # lines translated at a time, so that long files show progress and need little memory
 
 
-@app.command
 def translate(
     *text: str,
     model: Path = Path("model"),
@@ -98,6 +91,10 @@ def translate(
         What searches: native, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
         ctranslate2-int8, or auto: the fastest here.
     """
+    from qkv.cli.documents import check_flags, give_file, give_texts, is_document
+    from qkv.decoding import Translator
+    from qkv.documents import compiled
+
     kept = compiled(protect or [])
     translator = Translator.load(model, device, engine)
     how: dict[str, Any] = {"beam": beam, "n_best": n_best, "alpha": alpha, "seed": seed}
@@ -133,6 +130,9 @@ def writing(path: Path) -> AbstractContextManager[Path]:
 
 
 def input_lines(text: tuple[str, ...]) -> Iterator[str]:
+    from qkv.cli.documents import is_path
+    from qkv.text.lines import read_lines
+
     if is_path(text):
         return read_lines(Path(text[0]))
     for one in text:
@@ -156,9 +156,11 @@ def standard_input() -> Iterator[str]:
 
 
 def translated(
-    translator: Translator, lines: Iterator[str], how: dict[str, Any], chunk: int = CHUNK
-) -> Iterator[Translated]:
+    translator: "Translator", lines: Iterator[str], how: dict[str, Any], chunk: int = CHUNK
+) -> "Iterator[Translated]":
     """In chunks, with a counter on standard error for long inputs, and remarks about lines that were not plain."""
+    from qkv.training.display import Display
+
     done, waiting = 0, True
     with Display(quiet=not sys.stderr.isatty()).counting("translating", None, "lines") as tick:
         while waiting:
@@ -172,19 +174,18 @@ def translated(
             tick(done)
 
 
-def as_text(line: Translated, n_best: int, scores: bool) -> str:
+def as_text(line: "Translated", n_best: int, scores: bool) -> str:
     several = line.alternatives[:n_best]
     return "\t".join(f"{one.score:.4f}\t{one.text}" if scores else one.text for one in several)
 
 
-def as_json(line: Translated) -> str:
+def as_json(line: "Translated") -> str:
     several = [{"text": one.text, "score": one.score} for one in line.alternatives]
     return json.dumps(
         {"text": line.text, "score": line.score, "alternatives": several, "remarks": line.remarks()}, ensure_ascii=False
     )
 
 
-@app.command
 def score(
     *files: Path,
     model: Path = Path("model"),
@@ -230,7 +231,12 @@ def score(
         What searches: native, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
         ctranslate2-int8, or auto: the fastest here.
     """
-    if model.is_dir() and tasks.task_of(model) != "translate":
+    from qkv.decoding import Translator
+    from qkv.evaluation import score as measure
+    from qkv.opening import task_in_folder
+    from qkv.text import read_pairs
+
+    if model.is_dir() and task_in_folder(model) != "translate":
         return score_task(model, files, device, as_json=json)
     translator = Translator.load(model, device, engine)
     source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
@@ -251,8 +257,11 @@ def score(
 
 
 def score_task(model: Path, files: tuple[Path, ...], device: str, *, as_json: bool) -> None:
-    result = tasks.score(model, *files, device=device)
+    from qkv.evaluation import in_words
+    from qkv.opening import score_files
+
+    result = score_files(model, *files, device=device)
     if as_json:
         print_json(result)
     else:
-        out.print(f"{told(result)}   of {result['examples']:,} examples, loss {result['loss']:.3f}")
+        out.print(f"{in_words(result)}   of {result['examples']:,} examples")

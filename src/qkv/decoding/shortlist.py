@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from qkv.data.shards import Corpus, Shard
+from qkv.data import Rows, Shard
 from qkv.decoding.beams import Beams
 from qkv.decoding.engine import Lean, Search, padded
 from qkv.decoding.hypothesis import Hypothesis
@@ -109,7 +109,7 @@ class Shortlisted(Lean):
 # -- making one ------------------------------------------------------------------------------------------------------
 
 
-def make_shortlist(corpus: Corpus, vocab_size: int, *, frequent: int = FREQUENT, each: int = EACH) -> Shortlist:
+def make_shortlist(corpus: Rows, vocab_size: int, *, frequent: int = FREQUENT, each: int = EACH) -> Shortlist:
     """The `frequent` commonest target words of some training data, and `each` others for each source word.
 
     Which ones a source word becomes is learned by Brown et al. 1993, model 1. The end of a source stands for the empty
@@ -135,7 +135,7 @@ def make_shortlist(corpus: Corpus, vocab_size: int, *, frequent: int = FREQUENT,
 Ids = NDArray[np.int64]
 
 
-def lexicon(corpus: Corpus, vocab_size: int) -> tuple[Ids, Ids, NDArray[np.float64]]:
+def lexicon(corpus: Rows, vocab_size: int) -> tuple[Ids, Ids, NDArray[np.float64]]:
     """Source and target word of all that stand together in some pair, and p(target | source) by model 1."""
     keys = np.empty(0, np.int64)
     for source, target, _ in cells(corpus):
@@ -151,14 +151,14 @@ def lexicon(corpus: Corpus, vocab_size: int) -> tuple[Ids, Ids, NDArray[np.float
     return owner, keys % vocab_size, p
 
 
-def cells(corpus: Corpus) -> Iterator[tuple[Ids, Ids, Ids]]:
+def cells(corpus: Rows) -> Iterator[tuple[Ids, Ids, Ids]]:
     """Each source word of each pair (its end too) with each target word: their ids, and the number of the latter.
 
     They come some at a time, so that memory stays flat; the numbers count from 0 each time.
     """
     left = MOST
     for number in range(corpus.shards):
-        shard = corpus.shard(number)
+        shard = without_specials(corpus.shard(number))
         sizes = (shard.lengths[:, 0] + 1) * shard.lengths[:, 1]
         ends = sizes.cumsum()
         rows = np.flatnonzero(ends <= left)
@@ -168,6 +168,11 @@ def cells(corpus: Corpus) -> Iterator[tuple[Ids, Ids, Ids]]:
         left -= int(sizes.sum())
         if left <= 0:
             return
+
+
+def without_specials(shard: Shard) -> Shard:
+    """Rows (x1 .. xn </s>, <s> y1 .. ym </s>) as their words alone."""
+    return Shard(shard.ids, shard.starts + np.array([0, 1]), shard.lengths - np.array([1, 2]))
 
 
 def of_pairs(shard: Shard, rows: Ids, sizes: Ids) -> tuple[Ids, Ids, Ids]:

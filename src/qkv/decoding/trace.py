@@ -13,7 +13,7 @@ from qkv.decoding.hypothesis import NEVER, Hypothesis, length_penalty
 from qkv.decoding.translator import Scored, Translated, Translator
 from qkv.errors import InputError
 from qkv.models import Model
-from qkv.text.doctor import normalise
+from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS, Tokenizer
 
 

@@ -17,8 +17,8 @@ from qkv.decoding.workers import Workers, can_fork
 from qkv.errors import InputError
 from qkv.memory import keep_freed_memory
 from qkv.models import Model
-from qkv.text.doctor import normalise
 from qkv.text.language import is_unspaced
+from qkv.text.normalise import normalise
 from qkv.text.sentences import split_to_fit
 from qkv.text.tokenizer import Tokenizer
 

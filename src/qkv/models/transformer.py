@@ -44,9 +44,12 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 # Kasai et al. 2021: most of the layers where all tokens are read at once, one where they are written one by one.
 PRESETS |= {
-    f"{name}_{deep}_1": {**PRESETS[name], "encoder_layers": deep, "decoder_layers": 1}
-    for name in ("tiny", "small", "base")
-    for deep in (6, 12)
+    "tiny_6_1": {**PRESETS["tiny"], "encoder_layers": 6, "decoder_layers": 1},
+    "tiny_12_1": {**PRESETS["tiny"], "encoder_layers": 12, "decoder_layers": 1},
+    "small_6_1": {**PRESETS["small"], "encoder_layers": 6, "decoder_layers": 1},
+    "small_12_1": {**PRESETS["small"], "encoder_layers": 12, "decoder_layers": 1},
+    "base_6_1": {**PRESETS["base"], "encoder_layers": 6, "decoder_layers": 1},
+    "base_12_1": {**PRESETS["base"], "encoder_layers": 12, "decoder_layers": 1},
 }
 
 
