@@ -3,7 +3,7 @@
 from qkv.models.convolutional import Convolutional, ConvolutionalConfig
 from qkv.models.head_finder import HeadFinder, HeadFinderConfig
 from qkv.models.hierarchical import Hierarchical, HierarchicalConfig
-from qkv.models.model import Decodable, Model, Outputs, State
+from qkv.models.model import Model, Outputs, State, Writes
 from qkv.models.reader import Reader, ReaderConfig, Reading
 from qkv.models.recurrent import Recurrent, RecurrentConfig
 from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, count_parameters, parameter_count
@@ -22,7 +22,6 @@ __all__ = [
     "PRESETS",
     "Convolutional",
     "ConvolutionalConfig",
-    "Decodable",
     "HeadFinder",
     "HeadFinderConfig",
     "Hierarchical",
@@ -37,6 +36,7 @@ __all__ = [
     "State",
     "Transformer",
     "TransformerConfig",
+    "Writes",
     "count_parameters",
     "parameter_count",
 ]
