@@ -118,8 +118,8 @@ def test_each_layer_reaches_one_radius_further(layers: int) -> None:
     """After L layers a token has heard from L * radius tokens on each side, and from no other."""
     radius, length, here = 2, 21, 10
     torch.manual_seed(0)
-    c = TransformerConfig(d_model=8, d_ff=8, n_heads=2, dropout=0.0, encoder_attention=f"window(radius={radius})")
-    stack = Stack(c, layers=layers, position="none", has_memory=False)
+    sizes = {"d_model": 8, "d_ff": 8, "n_heads": 2, "dropout": 0.0, "position": "none"}
+    stack = Stack(TransformerConfig(**sizes, encoder_attention=f"window(radius={radius})"), layers=layers)
     x = torch.randn(1, length, 8, generator=torch.Generator().manual_seed(1)).requires_grad_()
     hidden = stack(x, Places.span(0, length, CPU), None)[0, here]
     (gradient,) = torch.autograd.grad((hidden * torch.randn(8, generator=torch.Generator().manual_seed(2))).sum(), x)

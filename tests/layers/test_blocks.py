@@ -15,7 +15,7 @@ CONFIG = TransformerConfig(d_model=16, d_ff=24, n_heads=2, dropout=0.0)
 def stack(depth: int, **settings: object) -> Stack:
     torch.manual_seed(0)
     config = TransformerConfig(dropout=0.0, **settings)
-    return Stack(config, layers=depth, position="sinusoidal", has_memory=False).eval()
+    return Stack(config, layers=depth).eval()
 
 
 def places(x: Tensor) -> Places:

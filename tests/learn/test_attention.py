@@ -137,8 +137,8 @@ def documents(rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Te
 def look_up(limit: str) -> float:
     """How often the value is right on documents never seen."""
     torch.manual_seed(1)
-    sizes = {"d_model": WIDTH, "d_ff": 32, "n_heads": 2, "dropout": 0.0, "encoder_attention": f"scope(limit={limit!r})"}
-    stack = Stack(TransformerConfig(**sizes), layers=1, position="none", has_memory=False)
+    sizes = {"d_model": WIDTH, "d_ff": 32, "n_heads": 2, "dropout": 0.0, "position": "none"}
+    stack = Stack(TransformerConfig(**sizes, encoder_attention=f"scope(limit={limit!r})"), layers=1)
     table, answer, generator = Embedding(VOCABULARY, WIDTH), nn.Linear(WIDTH, VALUES), torch.Generator().manual_seed(1)
     optimiser = torch.optim.Adam([*stack.parameters(), *table.parameters(), *answer.parameters()], lr=1e-2)
 

@@ -117,7 +117,7 @@ def test_multi_head_attention(case: str, dtype: torch.dtype, tolerance: float) -
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_encoder_layer(norm: str, dtype: torch.dtype, tolerance: float) -> None:
     theirs = randomised(nn.TransformerEncoderLayer(D, H, F, 0.0, batch_first=True, norm_first=norm == "pre"), dtype)
-    ours = Block(config(norm=norm), has_memory=False).to(dtype)
+    ours = Block(config(norm=norm)).to(dtype)
     copy_layer(ours, theirs, ENCODER)
     _, x, blocked, _ = inputs(dtype)
     along = torch.randn(x.shape, generator=torch.Generator().manual_seed(2), dtype=dtype) * ~blocked[:, :, None]
@@ -133,7 +133,7 @@ def test_encoder_layer(norm: str, dtype: torch.dtype, tolerance: float) -> None:
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_decoder_layer(norm: str, dtype: torch.dtype, tolerance: float) -> None:
     theirs = randomised(nn.TransformerDecoderLayer(D, H, F, 0.0, batch_first=True, norm_first=norm == "pre"), dtype)
-    ours = Block(config(norm=norm), has_memory=True).to(dtype)
+    ours = Block(config(norm=norm), use="decoder", has_memory=True).to(dtype)
     copy_layer(ours, theirs, DECODER)
     x, memory, blocked, along = inputs(dtype)
     at = Places.span(0, T, x.device)
@@ -149,7 +149,7 @@ def test_decoder_layer(norm: str, dtype: torch.dtype, tolerance: float) -> None:
 def test_one_flipped_sign_is_seen() -> None:
     """The guard of the comparison itself, weight by weight."""
     theirs = randomised(nn.TransformerDecoderLayer(D, H, F, 0.0, batch_first=True), torch.float32)
-    ours = Block(config(), has_memory=True)
+    ours = Block(config(), use="decoder", has_memory=True)
     copy_layer(ours, theirs, DECODER)
     x, memory, blocked, _ = inputs(torch.float32)
     at = Places.span(0, T, x.device)

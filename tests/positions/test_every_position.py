@@ -31,7 +31,7 @@ RELATIVE = ["shaw", "shaw(clip=2)", "rotary", "rotary(layout='interleaved')", "a
 def stack(spec: str, layers: int = 2) -> Stack:
     """With weights large enough for attention to choose."""
     torch.manual_seed(0)
-    built = Stack(SIZES, layers=layers, position=spec, has_memory=False).eval()
+    built = Stack(replace(SIZES, position=spec), layers=layers).eval()
     with torch.no_grad():
         for block in built.blocks:
             block.attention.query.weight.mul_(3)

@@ -75,8 +75,9 @@ def test_a_table_of_no_size_is_refused(spec: str) -> None:
 
 def train_on_letters(letters: Tensor, length: int, steps: int) -> Tensor:
     """A language model of one layer over so many letters at a time, and its table of positions once trained."""
-    sizes = TransformerConfig(d_model=32, d_ff=64, n_heads=2, dropout=0.0, norm="pre", max_length=length)
-    decoder = Stack(sizes, layers=1, position="learned", has_memory=False)
+    sizes = TransformerConfig(d_model=32, d_ff=64, n_heads=2, dropout=0.0, norm="pre", max_length=length,
+                              position="learned")  # fmt: skip
+    decoder = Stack(sizes, layers=1)
     tokens = Embedding(int(letters.max()) + 1, 32)
     optimiser = torch.optim.Adam([*decoder.parameters(), *tokens.parameters()], lr=3e-3)
     at = Places.span(0, length, CPU, causal=True)

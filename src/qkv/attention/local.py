@@ -27,7 +27,7 @@ class LocalM(Soft):
         self.radius = check_radius(radius)
 
     def region(self, at: Places) -> Tensor:
-        return (at.query[:, None] - at.key).abs() <= self.radius  # (T, S)
+        return at.distance.abs() <= self.radius  # (T, S) or (B, 1, T, S)
 
 
 class LocalP(Soft):
@@ -51,6 +51,7 @@ class LocalP(Soft):
         return (scores > -torch.inf).sum(dim=-1, keepdim=True) * wide.sigmoid()
 
     def choose(self, scores: Tensor, q: Tensor, at: Places) -> Tensor:
-        away = at.key - self.place(scores, q)  # (B, H, T, S)
+        key = at.key if at.key.dim() == 1 else at.key[:, None, None]
+        away = key - self.place(scores, q)  # (B, H, T, S)
         align = super().choose(scores.masked_fill(away.abs() > self.radius, -torch.inf), q, at)
         return align * torch.exp(-2 * (away / self.radius) ** 2)  # 1 / (2 sigma^2) = 2 / radius^2

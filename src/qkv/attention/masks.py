@@ -12,8 +12,11 @@ def padding(ids: Tensor, pad: int) -> Tensor:
 
 
 def causal(at: Places) -> Tensor:
-    """A query may look at itself and at what stands before it: (T, S), lower-triangular for a whole sentence."""
-    return at.query[:, None] >= at.key[None, :]
+    """A query may look at itself and at what stands before it: (T, S), lower-triangular for a whole sentence.
+
+    Where rows differ: (B, 1, T, S).
+    """
+    return at.distance >= 0
 
 
 def sentence_numbers(ids: Tensor, ends: list[int]) -> Tensor:

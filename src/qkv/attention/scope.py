@@ -40,4 +40,6 @@ class Scope(Soft):
                 "scope(limit='sentence') was not told where sentences end; "
                 "set sentence_ends to the ids that end one, or take scope(limit='document')"
             )
-        return (at.sentence[:, at.query, None] == at.sentence[:, None, :])[:, None]  # (B, 1, T, S)
+        last = at.sentence.size(1) - at.query.size(-1)  # where rows differ, places are no columns
+        own = at.sentence[:, at.query] if at.query.dim() == 1 else at.sentence[:, last:]  # (B, T)
+        return (own[:, :, None] == at.sentence[:, None, :])[:, None]  # (B, 1, T, S)

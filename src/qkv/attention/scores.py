@@ -90,12 +90,14 @@ class Location(Score):
         self.weight = draw(sizes.n_heads, sizes.head_width, self.length)
 
     def forward(self, q: Tensor, k: Tensor, at: Places) -> Tensor:
-        if k.size(-2) > self.length:
+        places = int(at.key.max()) + 1
+        if places > self.length:
             raise InputError(
-                f"{k.size(-2)} keys are more than the {self.length} places that location scores have; "
+                f"{places} keys are more than the {self.length} places that location scores have; "
                 "give shorter text, or train with a larger max_length or another score"
             )
-        return q @ self.weight[:, :, at.key]
+        weight = self.weight[:, :, at.key]  # (H, K, S), or (H, K, B, S) where rows differ
+        return q @ (weight if at.key.dim() == 1 else weight.movedim(2, 0))
 
 
 def hidden_layer(sizes: Sizes, width: int) -> tuple[int, int, int]:

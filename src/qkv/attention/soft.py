@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qkv.attention.masks import causal
 from qkv.attention.scores import SCORES, ScaledDot
 from qkv.config import build
 from qkv.errors import InputError
@@ -19,7 +20,8 @@ class Soft(nn.Module):
 
     With the scaled dot product it is Vaswani et al. 2017, Eq. 1: softmax(Q K^T / sqrt(d_k)) V. A variant overrides
     `region` (which keys a query may see) or `choose` (how scores become weights). `mask` is True where a query may
-    look and broadcasts to (B, H, T, S); a row that sees nothing gives zeros.
+    look and broadcasts to (B, H, T, S); without one, `at.causal` says whether a query sees what stands
+    after it. A row that sees nothing gives zeros.
     """
 
     uses: ClassVar[tuple[str, ...]] = ("encoder", "decoder", "memory")  # where in a model it makes sense
@@ -52,10 +54,12 @@ class Soft(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, at: Places, mask: Tensor | None = None, position: Position = NO_POSITION
     ) -> Tensor:
         """By torch's fused kernel: the weights never stand in memory."""
-        mask, bias = self.visible(at, mask), position.score(q, k, at)
+        bias, dropout = position.score(q, k, at), self.dropout if self.training else 0.0
+        if mask is None and at.causal and bias is None and q.size(-2) == k.size(-2) and self.region(at) is None:
+            return F.scaled_dot_product_attention(q, k, v, None, dropout, is_causal=True)
+        mask = self.visible(at, mask)
         if bias is not None and mask is not None:
             bias = bias.masked_fill(~mask, -torch.inf)
-        dropout = self.dropout if self.training else 0.0
         return F.scaled_dot_product_attention(q, k, v, mask if bias is None else bias, dropout)
 
     def plain(
@@ -73,7 +77,10 @@ class Soft(nn.Module):
         return context if more is None else context + more, weights
 
     def visible(self, at: Places, mask: Tensor | None) -> Tensor | None:
+        """What a query may see: `mask`, or without one what comes of `at.causal`, and the region."""
         region = self.region(at)
+        if mask is None and at.causal and at.query.size(-1) > 1:
+            mask = causal(at)
         if region is None or mask is None:
             return mask if region is None else region
         return mask & region

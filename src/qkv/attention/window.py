@@ -30,7 +30,7 @@ class Near(Soft):
     ) -> Tensor:
         T, keys = q.size(-2), (2 + self.after) * self.size
         has_score = type(position).score is not Position.score  # such a score is for all pairs, and is added to all
-        if k.size(-2) != T or keys >= T or has_score:
+        if k.size(-2) != T or keys >= T or has_score or at.query.dim() > 1:
             return super().fused(q, k, v, at, mask, position)
         blocks = -(-T // self.size)
         here = torch.arange(blocks * self.size, device=q.device).view(blocks, self.size)
@@ -50,7 +50,10 @@ class Near(Soft):
 
     def pairs(self, at: Places, mask: Tensor | None, here: Tensor, there: Tensor) -> Tensor:
         """Which of its keys each query of each block may see: (B or 1, H or 1, blocks, size, keys)."""
-        region = self.seen(at.query[here][:, :, None], at.key[there][:, None])
+        query, key = at.query[here][:, :, None], at.key[there][:, None]
+        region = self.seen(query, key)
+        if mask is None and at.causal:
+            region = region & (query >= key)
         if mask is None:
             return region[None, None]
         whole = mask[(None,) * (4 - mask.dim())]  # (B or 1, H or 1, T or 1, S)
@@ -59,7 +62,9 @@ class Near(Soft):
         return region & whole[:, :, here[:, :, None], there[:, None]]
 
     def region(self, at: Places) -> Tensor:
-        return self.seen(at.query[:, None], at.key)  # (T, S)
+        if at.query.dim() == 1:
+            return self.seen(at.query[:, None], at.key)  # (T, S)
+        return self.seen(at.query[:, None, :, None], at.key[:, None, None, :])  # (B, 1, T, S)
 
     def seen(self, query: Tensor, key: Tensor) -> Tensor:
         """Whether a query at one place may see a key at another."""

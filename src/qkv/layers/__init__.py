@@ -1,6 +1,6 @@
 """The shared blocks that models are made of."""
 
-from qkv.layers.block import Block, BlockSizes, Seen
+from qkv.layers.block import Block, Seen
 from qkv.layers.convolution import Convolution, Gated, receptive_field
 from qkv.layers.dropout import Dropout
 from qkv.layers.embedding import Embedding, Vocabulary
@@ -8,12 +8,12 @@ from qkv.layers.feed_forward import ACTIVATIONS, FeedForward
 from qkv.layers.recurrent import CELLS, CellState, Recurrence
 from qkv.layers.residual import Residual
 from qkv.layers.stack import Stack
+from qkv.layers.stack_config import StackConfig
 
 __all__ = [
     "ACTIVATIONS",
     "CELLS",
     "Block",
-    "BlockSizes",
     "CellState",
     "Convolution",
     "Dropout",
@@ -24,6 +24,7 @@ __all__ = [
     "Residual",
     "Seen",
     "Stack",
+    "StackConfig",
     "Vocabulary",
     "receptive_field",
 ]

@@ -1,24 +1,16 @@
 """One layer of an encoder or a decoder, in the order of the paper's Figure 1."""
 
-from typing import Literal, Protocol
+from typing import Literal
 
 from torch import Tensor, nn
 
-from qkv.attention import AttentionSizes, KeyValues, MultiHead, where_it_can
-from qkv.layers.feed_forward import FeedForward, FeedForwardSizes
+from qkv.attention import KeyValues, MultiHead
+from qkv.layers.feed_forward import FeedForward
 from qkv.layers.residual import Residual
+from qkv.layers.stack_config import StackConfig
 from qkv.positions import Places, Position
 
-
-class BlockSizes(AttentionSizes, FeedForwardSizes, Protocol):
-    @property
-    def dropout(self) -> float: ...
-    @property
-    def norm(self) -> Literal["post", "pre"]: ...
-    @property
-    def encoder_attention(self) -> str: ...
-    @property
-    def memory_attention(self) -> str: ...
+Use = Literal["encoder", "decoder"]
 
 
 class Seen:
@@ -33,21 +25,18 @@ class Seen:
 
 
 class Block(nn.Module):
-    """Self-attention, attention over a memory (decoders only), feed-forward; a residual around each."""
+    """Self-attention, attention over a memory if it has one, feed-forward; a residual around each."""
 
-    def __init__(self, c: BlockSizes, *, has_memory: bool) -> None:
+    def __init__(self, c: StackConfig, *, use: Use = "encoder", has_memory: bool = False) -> None:
         super().__init__()
-        use = "decoder" if has_memory else "encoder"
-        named = "" if has_memory else c.encoder_attention
-        self.attention = MultiHead(c, attention=named or where_it_can(c.attention, use), use=use)
-        self.attention_residual = Residual(c.d_model, c.dropout, c.norm)
+        self.attention = MultiHead(c, attention=c.attention_of(use), use=use)
+        self.attention_residual = Residual(c.d_model, c.dropout, c.norm, c.eps)
         self.has_memory = has_memory
         if has_memory:
-            named = c.memory_attention or where_it_can(c.attention, "memory")
-            self.memory_attention = MultiHead(c, attention=named, use="memory")
-            self.memory_residual = Residual(c.d_model, c.dropout, c.norm)
+            self.memory_attention = MultiHead(c, attention=c.attention_of("memory"), use="memory")
+            self.memory_residual = Residual(c.d_model, c.dropout, c.norm, c.eps)
         self.feed_forward = FeedForward(c)
-        self.feed_forward_residual = Residual(c.d_model, c.dropout, c.norm)
+        self.feed_forward_residual = Residual(c.d_model, c.dropout, c.norm, c.eps)
 
     def forward(
         self,

@@ -8,18 +8,19 @@ from torch import Tensor, nn
 
 
 class Embedding(nn.Module):
-    """Vaswani et al. 2017, section 3.4: a table of vectors, multiplied by sqrt(d_model) when read.
+    """Vaswani et al. 2017, section 3.4: a table of vectors, multiplied by sqrt(d_model) (or `scale`) when read.
 
     Drawn from N(0, 1/d_model), so that what is read has unit variance (tensor2tensor).
     """
 
-    def __init__(self, vocab_size: int, d_model: int) -> None:
+    def __init__(self, vocab_size: int, d_model: int, *, scale: float | None = None) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(vocab_size, d_model) * d_model**-0.5)
-        self.scale = math.sqrt(d_model)
+        self.scale = math.sqrt(d_model) if scale is None else scale
 
     def forward(self, ids: Tensor) -> Tensor:
-        return F.embedding(ids, self.weight) * self.scale  # (B, T) -> (B, T, D)
+        vectors = F.embedding(ids, self.weight)  # (B, T) -> (B, T, D)
+        return vectors if self.scale == 1 else vectors * self.scale
 
 
 class Vocabulary(nn.Module):

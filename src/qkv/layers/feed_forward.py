@@ -1,27 +1,23 @@
 """The position-wise feed-forward network."""
 
 from collections.abc import Callable
-from typing import Protocol
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.layers.dropout import Dropout
+from qkv.layers.stack_config import StackConfig
 
-# gelu: Hendrycks & Gimpel 2016, as in GPT and BERT; swish: Ramachandran et al. 2017, as in Marian.
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "gelu": F.gelu, "swish": F.silu}
-
-
-class FeedForwardSizes(Protocol):
-    @property
-    def d_model(self) -> int: ...
-    @property
-    def d_ff(self) -> int: ...
-    @property
-    def activation(self) -> str: ...
-    @property
-    def activation_dropout(self) -> float: ...
+# gelu: Hendrycks & Gimpel 2016, as in BERT; gelu_tanh: its approximation by tanh, as in GPT; swish: Ramachandran et al.
+# 2017, as in Marian.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "swish": F.silu,
+}
 
 
 class FeedForward(nn.Module):
@@ -30,10 +26,10 @@ class FeedForward(nn.Module):
     `activation` names what stands in the place of max(0, .).
     """
 
-    def __init__(self, c: FeedForwardSizes) -> None:
+    def __init__(self, c: StackConfig) -> None:
         super().__init__()
-        self.expand = nn.Linear(c.d_model, c.d_ff)
-        self.contract = nn.Linear(c.d_ff, c.d_model)
+        self.expand = nn.Linear(c.d_model, c.inner_width)
+        self.contract = nn.Linear(c.inner_width, c.d_model)
         self.activation = ACTIVATIONS[c.activation]
         self.dropout = Dropout(c.activation_dropout)
 

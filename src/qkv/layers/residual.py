@@ -14,9 +14,9 @@ class Residual(nn.Module):
     `pre`, as in GPT-2: x + Dropout(f(LayerNorm(x))).
     """
 
-    def __init__(self, d_model: int, dropout: float, norm: Literal["post", "pre"]) -> None:
+    def __init__(self, d_model: int, dropout: float, norm: Literal["post", "pre"], eps: float = 1e-5) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(d_model)
+        self.norm = nn.LayerNorm(d_model, eps)
         self.dropout = Dropout(dropout)
         self.place = norm
 

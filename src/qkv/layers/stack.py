@@ -5,23 +5,24 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from qkv.config import build
-from qkv.layers.block import Block, BlockSizes, Seen
+from qkv.layers.block import Block, Seen, Use
 from qkv.layers.dropout import Dropout
+from qkv.layers.stack_config import StackConfig
 from qkv.positions import POSITIONS, Places, Position
 
 
 class Stack(nn.Module):
     """N blocks over embedded tokens. With pre-norm a last normalisation follows, since the last sum has had none."""
 
-    def __init__(self, c: BlockSizes, *, layers: int, position: str, has_memory: bool) -> None:
+    def __init__(self, c: StackConfig, *, layers: int, use: Use = "encoder", has_memory: bool = False) -> None:
         super().__init__()
-        first = build(POSITIONS, position, c)
-        more = [build(POSITIONS, position, c) for _ in range(layers - 1 if first.per_layer else 0)]
+        first = build(POSITIONS, c.position, c)
+        more = [build(POSITIONS, c.position, c) for _ in range(layers - 1 if first.per_layer else 0)]
         self.positions = nn.ModuleList([first, *more])  # one for all layers, or one for each
         self.dropout = Dropout(c.dropout)
-        self.blocks = nn.ModuleList(Block(c, has_memory=has_memory) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(c, use=use, has_memory=has_memory) for _ in range(layers))
         self.recompute = False  # in training, keep only what passes between blocks: see forward
-        self.norm = nn.LayerNorm(c.d_model) if c.norm == "pre" else nn.Identity()
+        self.norm = nn.LayerNorm(c.d_model, c.eps) if c.norm == "pre" else nn.Identity()
 
     @property
     def position(self) -> Position:

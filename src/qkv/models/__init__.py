@@ -1,9 +1,10 @@
 """One paper, one file; chosen by the names in MODELS."""
 
 from qkv.models.convolutional import Convolutional, ConvolutionalConfig
+from qkv.models.gpt2 import GPT2, GPT2Config
 from qkv.models.head_finder import HeadFinder, HeadFinderConfig
 from qkv.models.hierarchical import Hierarchical, HierarchicalConfig
-from qkv.models.model import Model, Outputs, State, Writes
+from qkv.models.model import Backbone, Model, Outputs, State, Writes
 from qkv.models.reader import Reader, ReaderConfig, Reading
 from qkv.models.recurrent import Recurrent, RecurrentConfig
 from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, count_parameters, parameter_count
@@ -12,16 +13,20 @@ MODELS: dict[str, type[Model]] = {
     "transformer": Transformer,
     "recurrent": Recurrent,
     "convolutional": Convolutional,
+    "gpt2": GPT2,
     "hierarchical": Hierarchical,
     "reader": Reader,
     "head_finder": HeadFinder,
 }
 
 __all__ = [
+    "GPT2",
     "MODELS",
     "PRESETS",
+    "Backbone",
     "Convolutional",
     "ConvolutionalConfig",
+    "GPT2Config",
     "HeadFinder",
     "HeadFinderConfig",
     "Hierarchical",

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from qkv.attention import padding
 from qkv.config import setting
 from qkv.errors import InputError
-from qkv.layers import Dropout, Embedding, Stack
+from qkv.layers import Dropout, Embedding, Stack, StackConfig
 from qkv.models.model import Model
 from qkv.positions import Places, Tree
 
@@ -17,40 +17,20 @@ PAD = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadFinderConfig:
+class HeadFinderConfig(StackConfig):
     """A small encoder; `d_arc` is the width in which words and heads are compared."""
 
     vocab_size: int = setting(8000, "size of the vocabulary (read from the tokenizer)")
     d_model: int = setting(128, "width of the vectors that pass between blocks")
     d_ff: int = setting(256, "width inside the feed-forward networks")
     n_heads: int = setting(4, "attention heads; d_model must be divisible by it")
-    layers: int = setting(2, "blocks of the encoder")
-    d_arc: int = setting(64, "width in which words and heads are compared")
-    dropout: float = setting(0.1, "dropout of every sub-layer's output and of the embeddings")
     norm: Literal["post", "pre"] = setting("pre", "layer norm after each residual or before each sub-layer")
     position: str = setting("sinusoidal", "any name that `qkv list positions` prints, e.g. structural_relative")
-    attention: str = setting("scaled_dot", "any name that `qkv list attention` prints")
     max_length: int = setting(512, "longest sentence in sub-words that the model takes")
+    layers: int = setting(2, "blocks of the encoder")
+    d_arc: int = setting(64, "width in which words and heads are compared")
 
-    # What encoder blocks also ask for.
-    attention_bias = False
-    activation = "relu"
-    activation_dropout = 0.0
-    encoder_attention = ""
-    memory_attention = ""
-
-    def __post_init__(self) -> None:
-        if self.d_model % self.n_heads:
-            raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}")
-        for name in ("vocab_size", "d_model", "d_ff", "n_heads", "layers", "d_arc", "max_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and below 1, not {self.dropout}")
-
-    @property
-    def head_width(self) -> int:
-        return self.d_model // self.n_heads
+    COUNTS = (*StackConfig.COUNTS, "layers", "d_arc")
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -76,7 +56,7 @@ class HeadFinder(Model):
         super().__init__(config)
         c = config
         self.tokens = Embedding(c.vocab_size, c.d_model)
-        self.encoder = Stack(c, layers=c.layers, position=c.position, has_memory=False)
+        self.encoder = Stack(c, layers=c.layers)
         self.root = nn.Parameter(torch.randn(c.d_model))
         self.word = nn.Sequential(nn.Linear(c.d_model, c.d_arc), nn.ReLU(), Dropout(c.dropout))
         self.head = nn.Sequential(nn.Linear(c.d_model, c.d_arc), nn.ReLU(), Dropout(c.dropout))

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from qkv.attention.pooling import Pooling, mean
 from qkv.config import setting
-from qkv.layers import Dropout, Stack
+from qkv.layers import Dropout, Stack, StackConfig
 from qkv.models.model import Model
 from qkv.positions import Places
 
@@ -17,42 +17,31 @@ PAD = 0  # the id that fills up shorter sentences
 
 
 @dataclass(frozen=True, kw_only=True)
-class HierarchicalConfig:
+class HierarchicalConfig(StackConfig):
     """Yang et al. 2016, section 3.3: embeddings of 200, a GRU of 50 in each direction at both levels."""
 
     vocab_size: int = setting(8000, "size of the joint vocabulary (read from the tokenizer)")
+    d_model: int = setting(100, "width of the sentence and document vectors: both directions of the GRU together")
+    d_ff: int = setting(200, "with encoder self: width inside the feed-forward networks")
+    n_heads: int = setting(4, "with encoder self: attention heads")
+    dropout: float = setting(0.3, "dropout of word, sentence and document vectors")
+    norm: Literal["post", "pre"] = setting("pre", "with encoder self: layer norm before or after each sub-layer")
+    max_length: int = setting(4096, "with encoder self: longest sentence, in words, or document, in sentences")
     n_classes: int = setting(2, "classes that a document may have (read from the labels)")
     d_embedding: int = setting(200, "width of the word embeddings")
-    d_model: int = setting(100, "width of the sentence and document vectors: both directions of the GRU together")
     levels: int = setting(2, "2 for words and sentences, 1 for one attention over all words of a document")
     encoder: Literal["gru", "self", "none"] = setting(
         "gru", "what reads words and sentences: gru (the paper), self for encoder blocks, none for nothing"
     )
     pooling: Literal["attention", "mean"] = setting("attention", "learned-query attention (the paper), or the average")
     layers: int = setting(1, "with encoder self: blocks at each level")
-    n_heads: int = setting(4, "with encoder self: attention heads")
-    d_ff: int = setting(200, "with encoder self: width inside the feed-forward networks")
-    position: str = setting("sinusoidal", "with encoder self: any name that `qkv list positions` prints")
-    attention: str = setting("scaled_dot", "with encoder self: any name that `qkv list attention` prints")
-    norm: Literal["post", "pre"] = setting("pre", "with encoder self: layer norm before or after each sub-layer")
-    dropout: float = setting(0.3, "dropout of word, sentence and document vectors")
     word_dropout: float = setting(0.0, "share of the words that are hidden from each training document")
-    max_length: int = setting(4096, "with encoder self: longest sentence, in words, or document, in sentences")
 
-    # What encoder blocks also ask for.
-    attention_bias = False
-    activation = "relu"
-    activation_dropout = 0.0
-    encoder_attention = ""
-    memory_attention = ""
+    COUNTS = (*StackConfig.COUNTS, "n_classes", "d_embedding", "layers")
+    SHARES = (*StackConfig.SHARES, "word_dropout")
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "n_classes", "d_embedding", "d_model", "layers", "n_heads", "d_ff", "max_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("dropout", "word_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+        super().__post_init__()
         if self.levels not in (1, 2):
             raise ValueError(f"levels must be 1 (words) or 2 (words and sentences), not {self.levels}")
         if self.encoder == "gru" and self.d_model % 2:
@@ -61,12 +50,10 @@ class HierarchicalConfig:
             raise ValueError(
                 f"d_embedding={self.d_embedding} is not d_model={self.d_model}; only encoder gru changes the width"
             )
-        if self.encoder == "self" and self.d_model % self.n_heads:
-            raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}")
 
-    @property
-    def head_width(self) -> int:
-        return self.d_model // self.n_heads
+    def check_heads(self) -> None:
+        if self.encoder == "self":
+            super().check_heads()
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -83,7 +70,7 @@ class Level(nn.Module):
         if c.encoder == "gru":
             self.gru = nn.GRU(width, c.d_model // 2, batch_first=True, bidirectional=True)
         elif c.encoder == "self":
-            self.stack = Stack(c, layers=c.layers, position=c.position, has_memory=False)
+            self.stack = Stack(c, layers=c.layers)
         self.pooling = Pooling(c, c.d_model) if c.pooling == "attention" else mean
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:

@@ -72,3 +72,20 @@ class Model(nn.Module):
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:
         raise NotImplementedError
+
+
+class Backbone(Model):
+    """A model that says something of each token of a text: what heads stand on."""
+
+    @property
+    def width(self) -> int:
+        """D of what `encode` gives."""
+        return int(self.config.d_model)
+
+    def encode(self, ids: Tensor, *, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Token ids (B, T), padded with PAD on the right -> hidden states (B, T, D).
+
+        `segments` (B, T) numbers the parts of a text; a backbone that has no vectors for them does not read them.
+        `mask` is True at real tokens, (B, T), or where a token may look, (B, T, S).
+        """
+        raise NotImplementedError

@@ -6,10 +6,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from qkv.attention import build_attention, causal, padding, sentence_numbers, where_it_can
+from qkv.attention import build_attention, causal, padding, sentence_numbers
 from qkv.config import build, setting
 from qkv.errors import InputError
-from qkv.layers import Embedding, Seen, Stack, Vocabulary
+from qkv.layers import Embedding, Seen, Stack, StackConfig, Vocabulary
 from qkv.models.model import Model, Outputs
 from qkv.positions import POSITIONS, Places
 from qkv.text.tokenizer import BOS
@@ -18,49 +18,22 @@ PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
+class TransformerConfig(StackConfig):
     """Table 3, row "base", unless said otherwise."""
 
-    vocab_size: int = setting(37000, "size of the joint vocabulary (read from the tokenizer)")
-    d_model: int = setting(512, "width of the vectors that pass between blocks")
-    d_ff: int = setting(2048, "width inside the feed-forward networks")
-    n_heads: int = setting(8, "attention heads; d_model must be divisible by it")
-    d_k: int = setting(0, "width of each head; 0 for d_model / n_heads")
     encoder_layers: int = setting(6, "blocks of the encoder")
     decoder_layers: int = setting(6, "blocks of the decoder")
-    dropout: float = setting(0.1, "dropout of every sub-layer's output and of the embeddings")
-    activation_dropout: float = setting(0.0, "dropout inside the feed-forward networks")
-    activation: Literal["relu", "gelu", "swish"] = setting(
-        "relu", "inside the feed-forward networks: relu, gelu or swish"
-    )
-    norm: Literal["post", "pre"] = setting(
-        "post", "layer norm after each residual (the paper) or before each sub-layer"
-    )
-    position: str = setting("sinusoidal", "any name that `qkv list positions` prints, e.g. learned(length=64)")
-    attention: str = setting("scaled_dot", "any name that `qkv list attention` prints, e.g. scaled_dot(dropout=0.1)")
     encoder_attention: str = setting("", "another attention for the encoder; empty for the same, where it can stand")
     memory_attention: str = setting("", "another attention of the decoder over the source; empty for the same")
     sentence_ends: list[int] = setting([], "ids after which a new sentence begins (read from the tokenizer)")
-    attention_bias: bool = setting(False, "biases in the attention projections (fairseq and Marian have them)")
     tied: Literal["all", "decoder", "none"] = setting("all", "which of source, target and output tables are one")
     output_bias: bool = setting(False, "a bias for each word of the vocabulary (Marian has one)")
-    max_length: int = setting(1024, "longest sentence in tokens that the model takes")
 
-    def __post_init__(self) -> None:
-        if not self.d_k and self.d_model % self.n_heads:
-            raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}")
-        for name in ("vocab_size", "d_model", "d_ff", "n_heads", "encoder_layers", "decoder_layers", "max_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.d_k < 0:
-            raise ValueError(f"d_k must be a width, or 0 for d_model / n_heads, not {self.d_k}")
-        for name in ("dropout", "activation_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+    COUNTS = (*StackConfig.COUNTS, "encoder_layers", "decoder_layers")
 
-    @property
-    def head_width(self) -> int:
-        return self.d_k or self.d_model // self.n_heads
+    def attention_of(self, use: str) -> str:
+        apart = {"encoder": self.encoder_attention, "memory": self.memory_attention}
+        return apart.get(use) or super().attention_of(use)
 
 
 # base and big: Table 3 of the paper; tiny: the published text-only Multi30k baseline of 2.6 M parameters.
@@ -104,8 +77,8 @@ class Transformer(Model):
         c = config
         self.source = Embedding(c.vocab_size, c.d_model)
         self.target = self.source if c.tied == "all" else Embedding(c.vocab_size, c.d_model)
-        self.encoder = Stack(c, layers=c.encoder_layers, position=c.position, has_memory=False)
-        self.decoder = Stack(c, layers=c.decoder_layers, position=c.position, has_memory=True)
+        self.encoder = Stack(c, layers=c.encoder_layers)
+        self.decoder = Stack(c, layers=c.decoder_layers, use="decoder", has_memory=True)
         if self.encoder.position.needs_tree:
             raise InputError(
                 f"{c.position!r} needs a dependency tree for each sentence, which translation pairs do not have; "
@@ -157,14 +130,13 @@ class Transformer(Model):
 
 def parameter_count(c: TransformerConfig) -> int:
     """The closed form of section B of the paper's Table 3: what `Transformer(c)` holds, without building it."""
-    d, f, inner, bias = c.d_model, c.d_ff, c.n_heads * c.head_width, int(c.attention_bias)
+    d, f, inner, bias = c.d_model, c.inner_width, c.n_heads * c.head_width, int(c.attention_bias)
     attention = 4 * d * inner + bias * (3 * inner + d)
     feed_forward = 2 * d * f + f + d
     with torch.device("meta"):  # what a chosen part brings along: its size without its weights
         position = build(POSITIONS, c.position, c)
         own, read, memory = (
-            count_parameters(build_attention(other or where_it_can(c.attention, use), c, use))
-            for other, use in (("", "decoder"), (c.encoder_attention, "encoder"), (c.memory_attention, "memory"))
+            count_parameters(build_attention(c.attention_of(use), c, use)) for use in ("decoder", "encoder", "memory")
         )
     encoder = c.encoder_layers * (attention + read + feed_forward + 2 * 2 * d)
     decoder = c.decoder_layers * (2 * attention + own + memory + feed_forward + 3 * 2 * d)

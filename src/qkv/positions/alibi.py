@@ -20,8 +20,7 @@ class ALiBi(Position):
         self.register_buffer("slopes", torch.tensor(slopes(sizes.n_heads))[:, None, None], persistent=False)
 
     def score(self, q: Tensor, k: Tensor, at: Places) -> Tensor:
-        distance = (at.query[:, None] - at.key[None, :]).abs()  # (T, S)
-        return (-self.slopes * distance).to(q.dtype)  # (H, T, S)
+        return (-self.slopes * at.distance.abs()).to(q.dtype)  # (H, T, S) or (B, H, T, S)
 
 
 def slopes(n_heads: int) -> list[float]:

@@ -27,7 +27,7 @@ class Learned(Position):
         nn.init.normal_(self.weight, std=sizes.d_model**-0.5)
 
     def embed(self, x: Tensor, at: Places) -> Tensor:
-        last = int(at.query[-1])
+        last = int(at.query.max())
         if last >= self.length:
             raise InputError(
                 f"place {last} is beyond the {self.length} learned positions of this model; "

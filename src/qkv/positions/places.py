@@ -19,8 +19,8 @@ class Tree:
 class Places:
     """Where the queries and the keys of one attention stand in their sentence, counted from 0."""
 
-    query: Tensor  # (T,)
-    key: Tensor  # (S,)
+    query: Tensor  # (T,), or (B, T) where rows differ
+    key: Tensor  # (S,), or (B, S)
     causal: bool = False  # whether a query sees only itself and what stands before it
     sentence: Tensor | None = None  # (B, S): the number of the sentence that each token of a text belongs to
     tree: Tree | None = None
@@ -31,6 +31,20 @@ class Places:
         """Queries at start..stop-1 that look back over everything from 0: a whole sentence, or one decoding step."""
         key = torch.arange(stop, device=device)
         return cls(query=key[start:], key=key, **more)
+
+    @classmethod
+    def counted(cls, real: Tensor, queries: int, **more: Any) -> "Places":
+        """Places counted in each row from its first real token on: real (B, S), whose last `queries` are queries."""
+        key = (real.cumsum(dim=1) - 1).clamp(min=0)
+        return cls(query=key[:, key.size(1) - queries :], key=key, **more)
+
+    @property
+    def distance(self) -> Tensor:
+        """How far before a query each key stands: (T, S), or (B, 1, T, S) where rows differ."""
+        if self.query.dim() == self.key.dim() == 1:
+            return self.query[:, None] - self.key
+        query, key = (place if place.dim() == 2 else place[None] for place in (self.query, self.key))
+        return query[:, None, :, None] - key[:, None, None, :]
 
     def over(self, memory: Tensor) -> "Places":
         """The same queries over the keys of a memory (B, S, D)."""

@@ -31,7 +31,7 @@ class Rotary(Waves):
         self.is_interleaved = layout == "interleaved"
 
     def rotate(self, x: Tensor, at: Places) -> Tensor:
-        sin, cos = self.waves(at.query).chunk(2, dim=-1)  # (T, K/2)
+        sin, cos = self.waves(at.query).unsqueeze(-3).chunk(2, dim=-1)  # (1, T, K/2) or (B, 1, T, K/2)
         a, b = (x[..., 0::2], x[..., 1::2]) if self.is_interleaved else x.chunk(2, dim=-1)
         turned = a * cos - b * sin, a * sin + b * cos
         joined = torch.stack(turned, dim=-1).flatten(-2) if self.is_interleaved else torch.cat(turned, dim=-1)

@@ -34,7 +34,7 @@ class Shaw(Position):
 
     def distance(self, at: Places) -> Tensor:
         """Of each key from each query: broadcasts to (B, H, T, S)."""
-        return at.key[None, :] - at.query[:, None]
+        return -at.distance
 
     def row(self, at: Places) -> Tensor:
         """Which row of the tables belongs to each pair: broadcasts to (B, H, T, S)."""

@@ -30,8 +30,9 @@ class T5(Position):
         nn.init.normal_(self.table, std=sizes.d_model**-0.5)  # as T5 does
 
     def score(self, q: Tensor, k: Tensor, at: Places) -> Tensor:
-        bucket = self.bucket(at.key[None, :] - at.query[:, None], is_causal=at.causal)  # (T, S)
-        return self.table[bucket].permute(2, 0, 1).to(q.dtype)  # (H, T, S)
+        bucket = self.bucket(-at.distance, is_causal=at.causal)  # (T, S) or (B, 1, T, S)
+        bias = self.table[bucket[:, 0] if bucket.dim() == 4 else bucket]
+        return bias.movedim(-1, -3).to(q.dtype)  # (H, T, S) or (B, H, T, S)
 
     def bucket(self, distance: Tensor, *, is_causal: bool) -> Tensor:
         """The bucket of each distance j - i."""

@@ -29,7 +29,7 @@ class TransformerXL(Waves):
             nn.init.normal_(parameter, std=0.02)  # as the authors do
 
     def score(self, q: Tensor, k: Tensor, at: Places) -> Tensor:
-        distance = at.query[:, None] - at.key[None, :]  # (T, S)
+        distance = at.distance
         first, last = int(distance.min()), int(distance.max())
         r = self.sinusoids(torch.arange(first, last + 1, device=distance.device))  # (R, D), R = T + S - 1
         r = self.project(r).view(len(r), q.size(1), -1).permute(1, 2, 0)  # (H, K, R)

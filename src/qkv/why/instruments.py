@@ -29,7 +29,7 @@ def multi_head(**settings: Any) -> MultiHead:
 
 def stack(*, layers: int = 2, position: str = "none", **settings: Any) -> Stack:
     """An encoder stack in float64."""
-    return Stack(small(**settings), layers=layers, position=position, has_memory=False).double().eval()
+    return Stack(small(position=position, **settings), layers=layers).double().eval()
 
 
 def look(part: MultiHead, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -33,9 +33,9 @@ class Letters(nn.Module):
 
     def __init__(self, position: str) -> None:
         super().__init__()
-        c = small(d_model=32, d_ff=64, n_heads=4, vocab_size=len(LETTERS), norm="pre", max_length=SHORT)
+        c = small(d_model=32, vocab_size=len(LETTERS), norm="pre", max_length=SHORT, position=position)
         self.embedding = Embedding(len(LETTERS), c.d_model)
-        self.stack = Stack(c, layers=1, position=position, has_memory=False)
+        self.stack = Stack(c, layers=1)
         self.vocabulary = Vocabulary(len(LETTERS), c.d_model, tied=self.embedding, bias=False)
 
     def losses(self, ids: Tensor) -> Tensor:

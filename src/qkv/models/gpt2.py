@@ -1,0 +1,162 @@
+"""GPT-2, a decoder that writes on (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners")."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from qkv.attention import causal
+from qkv.config import setting
+from qkv.errors import InputError
+from qkv.layers import Embedding, Seen, Stack, StackConfig, Vocabulary
+from qkv.models.model import Backbone, Outputs
+from qkv.positions import Learned, Places
+from qkv.text.tokenizer import PAD
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPT2Config(StackConfig):
+    """Radford et al. 2019, Table 2, the smallest, unless said otherwise.
+
+    Differs: no dropout of the attention weights, for which the fused kernel has no place on a CPU;
+    attention = "scaled_dot(dropout=0.1)" is transformers' default.
+    """
+
+    vocab_size: int = setting(50257, "size of the vocabulary (read from the tokenizer)")
+    d_model: int = setting(768, "width of the vectors that pass between blocks")
+    d_ff: int = setting(0, "width inside the feed-forward networks; 0 for 4 * d_model")
+    n_heads: int = setting(12, "attention heads; d_model must be divisible by it")
+    activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = setting(
+        "gelu_tanh", "inside the feed-forward networks: relu, gelu, gelu_tanh or swish"
+    )
+    norm: Literal["post", "pre"] = setting("pre", "layer norm before each sub-layer (the paper) or after each residual")
+    position: str = setting("learned", "any name that `qkv list positions` prints, e.g. rotary")
+    attention_bias: bool = setting(True, "biases in the attention projections")
+    max_length: int = setting(1024, "the context: longest text in tokens that the model takes")
+    layers: int = setting(12, "blocks")
+
+    COUNTS = (*StackConfig.COUNTS, "layers")
+
+
+# tiny and small are ours; base is the paper's smallest, which it calls 117M and which has 124M parameters.
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"d_model": 128, "n_heads": 4, "layers": 4, "max_length": 256},
+    "small": {"d_model": 256, "n_heads": 4, "layers": 6, "max_length": 512},
+    "base": {"d_model": 768, "n_heads": 12, "layers": 12},
+    "medium": {"d_model": 1024, "n_heads": 16, "layers": 24},
+    "large": {"d_model": 1280, "n_heads": 20, "layers": 36},
+    "xl": {"d_model": 1600, "n_heads": 25, "layers": 48},
+}
+
+
+class GPT2State:
+    """What each block has seen, how many tokens that is, and which of them are no padding (None if all are)."""
+
+    def __init__(self, layers: int, real: Tensor | None) -> None:
+        self.seen = [Seen() for _ in range(layers)]
+        self.length, self.real = 0, real
+
+    def reorder(self, rows: Tensor) -> None:
+        self.real = None if self.real is None else self.real[rows]
+        for seen in self.seen:
+            seen.reorder(rows)
+
+
+class GPT2(Backbone):
+    """Radford et al. 2019, section 2.3: GPT (Radford et al. 2018) with a norm before each sub-layer and a last one.
+
+    Weights are drawn from N(0, 0.02), positions from N(0, 0.01) (the authors' code; transformers draws both alike), and
+    what is added to the residuals is drawn smaller by 1 / sqrt(2 layers). The output shares the table of tokens.
+    """
+
+    task = "language_model"
+    config_class = GPT2Config
+    presets = PRESETS
+    config: GPT2Config
+
+    def __init__(self, config: GPT2Config) -> None:
+        super().__init__(config)
+        c = config
+        self.tokens = Embedding(c.vocab_size, c.d_model, scale=1.0)
+        self.decoder = Stack(c, layers=c.layers, use="decoder")
+        if self.decoder.position.needs_tree:
+            raise InputError(f"{c.position!r} needs a dependency tree for each sentence, and a running text has none")
+        self.projection = Vocabulary(c.vocab_size, c.d_model, tied=self.tokens, bias=False)
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear):
+                is_added = name.endswith((".attention.output", ".feed_forward.contract"))
+                nn.init.normal_(module.weight, std=0.02 / math.sqrt(2 * c.layers) if is_added else 0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, Embedding | Learned):
+                nn.init.normal_(module.weight, std=0.02 if isinstance(module, Embedding) else 0.01)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Outputs:
+        """Token ids (B, T): for each, what should come next.
+
+        `documents` (B, T) numbers the documents that share a row: none sees another, and each begins at place 0.
+        """
+        return Outputs(self.encode(ids, mask=mask, documents=documents), self.projection)
+
+    def encode(
+        self,
+        ids: Tensor,
+        *,
+        segments: Tensor | None = None,
+        mask: Tensor | None = None,
+        documents: Tensor | None = None,
+    ) -> Tensor:
+        """Token ids (B, T) -> hidden states (B, T, D). Padding on the right needs no mask, since nothing sees it."""
+        at, visible = looking(ids, mask, documents)
+        hidden: Tensor = self.decoder(self.tokens(ids), at, visible)
+        return hidden
+
+    def start(self, given: Tensor) -> tuple[Tensor, GPT2State]:
+        """Prompts (B, T), padded on the left: the last token of each, and the state before it."""
+        real = given != PAD
+        state = GPT2State(self.config.layers, None if real.all() else real)
+        before = given[:, :-1]
+        if before.size(1):
+            at, visible = looking(before, None if state.real is None else real[:, :-1], None)
+            self.decoder(self.tokens(before), at, visible, seen=state.seen)
+            state.length = before.size(1)
+        return given[:, -1], state
+
+    def step(self, tokens: Tensor, state: GPT2State) -> Tensor:
+        stop = state.length + 1
+        if state.real is None:
+            at, visible = Places.span(state.length, stop, tokens.device, causal=True), None
+        else:
+            state.real = nn.functional.pad(state.real, (0, stop - state.real.size(1)), value=True)
+            at, visible = Places.counted(state.real, 1, causal=True), state.real[:, None, None]
+        hidden = self.decoder(self.tokens(tokens[:, None]), at, visible, seen=state.seen)
+        state.length = stop
+        logits: Tensor = self.projection(hidden[:, -1])
+        return logits  # (B, V)
+
+    def sizes(self) -> str:
+        c = self.config
+        chosen = [f"{name} positions" for name in [c.position] if name != "learned"]
+        chosen += [f"{name} attention" for name in [c.attention] if name != "scaled_dot"]
+        sizes = [f"d_model {c.d_model}", f"{c.layers} layers", f"{c.n_heads} heads", f"dropout {c.dropout}"]
+        return ", ".join([*sizes, f"context {c.max_length}", *chosen])
+
+
+def looking(ids: Tensor, mask: Tensor | None, documents: Tensor | None) -> tuple[Places, Tensor | None]:
+    """Where the tokens (B, T) stand, and what each may see: None if that is just what stands before it."""
+    if documents is not None:
+        index = torch.arange(ids.size(1), device=ids.device)
+        is_first = torch.ones_like(documents, dtype=torch.bool)
+        is_first[:, 1:] = documents[:, 1:] != documents[:, :-1]
+        place = index - torch.where(is_first, index, 0).cummax(dim=1).values  # (B, T)
+        at = Places(query=place, key=place, causal=True)
+        same = documents[:, :, None] == documents[:, None, :]
+        mask = same if mask is None else same & (mask if mask.dim() == 3 else mask[:, None])
+    elif mask is not None and mask.dim() == 2:
+        at = Places.counted(mask, ids.size(1), causal=True)
+        mask = mask[:, None]
+    else:
+        at = Places.span(0, ids.size(1), ids.device, causal=True)
+    return at, None if mask is None else causal(at) & mask[:, None]
