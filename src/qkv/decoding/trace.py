@@ -156,9 +156,10 @@ class Watched:
     def parameters(self) -> Iterator[nn.Parameter]:
         return self.model.parameters()
 
-    def start(self, src: Tensor) -> Reordered:
+    def start(self, given: Tensor) -> tuple[Tensor, Reordered]:
         self.rounds = []  # of the last search: a sentence that looped is searched twice
-        return Reordered(self.model.start(src))
+        first, state = self.model.start(given)
+        return first, Reordered(state)
 
     def step(self, tokens: Tensor, state: Reordered) -> Tensor:
         last = tokens.tolist()

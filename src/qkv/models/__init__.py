@@ -5,7 +5,7 @@ from qkv.models.gpt2 import GPT2, GPT2Config
 from qkv.models.head_finder import HeadFinder, HeadFinderConfig
 from qkv.models.headed import Headed, HeadedOutputs
 from qkv.models.hierarchical import Hierarchical, HierarchicalConfig
-from qkv.models.model import Backbone, Decodable, Model, Outputs, State
+from qkv.models.model import Backbone, Model, Outputs, State, Writes
 from qkv.models.reader import Reader, ReaderConfig, Reading
 from qkv.models.recurrent import Recurrent, RecurrentConfig
 from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, count_parameters, parameter_count
@@ -27,7 +27,6 @@ __all__ = [
     "Backbone",
     "Convolutional",
     "ConvolutionalConfig",
-    "Decodable",
     "GPT2Config",
     "HeadFinder",
     "HeadFinderConfig",
@@ -45,6 +44,7 @@ __all__ = [
     "State",
     "Transformer",
     "TransformerConfig",
+    "Writes",
     "count_parameters",
     "parameter_count",
 ]

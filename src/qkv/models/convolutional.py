@@ -14,6 +14,7 @@ from qkv.layers import Convolution, Dropout, Embedding, Gated, Vocabulary, recep
 from qkv.layers.convolution import HALF
 from qkv.models.model import Model, Outputs
 from qkv.positions import POSITIONS, Places, Position
+from qkv.text.tokenizer import BOS
 
 PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no token
 DILATIONS = {"none": (1,), "bytenet": (1, 2, 4, 8)}  # of the layers, repeated; ByteNet: Kalchbrenner et al. 2016
@@ -233,8 +234,9 @@ class Convolutional(Model):
             keys.register_hook(lambda gradient: gradient * scale)
         return Memory(keys, (keys + embedded) * HALF, padding(src, PAD))
 
-    def start(self, src: Tensor) -> ConvolutionalState:
-        return ConvolutionalState(self.encode(src), self.config.decoder_layers)
+    def start(self, given: Tensor) -> tuple[Tensor, ConvolutionalState]:
+        first = given.new_full((len(given),), BOS)
+        return first, ConvolutionalState(self.encode(given), self.config.decoder_layers)
 
     def step(self, tokens: Tensor, state: ConvolutionalState) -> Tensor:
         at = Places.span(state.length, state.length + 1, tokens.device, causal=True)

@@ -31,11 +31,15 @@ class State(Protocol):
     def reorder(self, rows: Tensor) -> None: ...
 
 
-class Decodable(Protocol):
+class Writes(Protocol):
     """A model that writes one token after another."""
 
-    def start(self, src: Tensor) -> State:
-        """Read the source ids (B, S), padded: the state before the first token."""
+    def start(self, given: Tensor) -> tuple[Tensor, State]:
+        """Read what is given: the first tokens to go on from (B,), and the state before them.
+
+        An encoder-decoder is given source ids (B, S), padded at the right, and begins with <s>. A model of one stack
+        is given prompts (B, T), padded at the left, of at least one token, and begins with the last token of each.
+        """
         ...
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:
@@ -63,7 +67,7 @@ class Model(nn.Module):
         """Source ids (B, S) and target ids (B, T), both padded: for each target token, what should come next."""
         raise NotImplementedError
 
-    def start(self, given: Tensor) -> Any:
+    def start(self, given: Tensor) -> tuple[Tensor, State]:
         raise NotImplementedError
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:

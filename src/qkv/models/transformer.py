@@ -12,6 +12,7 @@ from qkv.errors import InputError
 from qkv.layers import Embedding, Seen, Stack, StackConfig, Vocabulary, init_xavier
 from qkv.models.model import Model, Outputs
 from qkv.positions import POSITIONS, Places
+from qkv.text.tokenizer import BOS
 
 PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no token
 
@@ -105,9 +106,10 @@ class Transformer(Model):
         at = Places.span(0, src.size(1), src.device, sentence=sentence, choices=[] if choices is None else choices)
         return self.encoder(self.source(src), at, mask), mask
 
-    def start(self, src: Tensor) -> TransformerState:
-        memory, memory_mask = self.encode(src)
-        return TransformerState(memory, memory_mask, len(self.decoder.blocks))
+    def start(self, given: Tensor) -> tuple[Tensor, TransformerState]:
+        memory, memory_mask = self.encode(given)
+        first = given.new_full((len(given),), BOS)
+        return first, TransformerState(memory, memory_mask, len(self.decoder.blocks))
 
     def sizes(self) -> str:
         c = self.config
