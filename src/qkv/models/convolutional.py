@@ -12,7 +12,7 @@ from qkv.config import build, setting
 from qkv.errors import InputError
 from qkv.layers import Convolution, Dropout, Embedding, Gated, Vocabulary, receptive_field
 from qkv.layers.convolution import HALF
-from qkv.models.model import Model, Outputs
+from qkv.models.model import EncoderDecoder, Outputs
 from qkv.positions import POSITIONS, Places, Position
 from qkv.text.tokenizer import BOS
 
@@ -197,7 +197,7 @@ def check_position(position: Position, name: str) -> None:
         )
 
 
-class Convolutional(Model):
+class Convolutional(EncoderDecoder):
     """Gehring et al. 2017 (ConvS2S), Figure 1: stacked word windows with gates, attention in every decoder layer."""
 
     config_class = ConvolutionalConfig

@@ -48,9 +48,8 @@ class Writes(Protocol):
 
 
 class Model(nn.Module):
-    """An encoder-decoder, made from its settings alone."""
+    """Made from its settings alone. `forward` takes the named inputs that an objective prepares."""
 
-    task: ClassVar[str] = "translate"  # what it learns: a name in tasks.TASKS
     config_class: ClassVar[type[Any]]
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # names of sizes -> settings
     config: Any
@@ -62,6 +61,10 @@ class Model(nn.Module):
     def sizes(self) -> str:
         """The sizes that a person wants to see at a glance."""
         raise NotImplementedError
+
+
+class EncoderDecoder(Model):
+    """A model that reads one text and writes another: `Writes`."""
 
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
         """Source ids (B, S) and target ids (B, T), both padded: for each target token, what should come next."""
@@ -75,7 +78,7 @@ class Model(nn.Module):
 
 
 class Backbone(Model):
-    """A model that says something of each token of a text: what heads stand on."""
+    """A model that says something of each token of a text: what heads stand on (models/headed.py)."""
 
     is_causal: ClassVar[bool] = False  # whether a token sees nothing behind it, so that padding there needs no mask
 
@@ -90,4 +93,23 @@ class Backbone(Model):
         `segments` (B, T) numbers the parts of a text; a backbone that has no vectors for them does not read them.
         `mask` is True at real tokens, (B, T), or where a token may look, (B, T, S).
         """
+        raise NotImplementedError
+
+
+class CausalBackbone(Backbone):
+    """A backbone whose tokens see only what stands before them, so that it can write on: `Writes`."""
+
+    is_causal = True
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Outputs:
+        """Token ids (B, T): for each, what should come next.
+
+        `documents` (B, T) numbers the documents that share a row: none sees another, and each begins at place 0.
+        """
+        raise NotImplementedError
+
+    def start(self, given: Tensor) -> tuple[Tensor, State]:
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, state: Any) -> Tensor:
         raise NotImplementedError

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from qkv.attention import build_attention, padding
 from qkv.config import setting
 from qkv.layers import CellState, Dropout, Embedding, Recurrence, Vocabulary, init_xavier
-from qkv.models.model import Model, Outputs
+from qkv.models.model import EncoderDecoder, Outputs
 from qkv.positions import Places
 from qkv.text.tokenizer import BOS
 
@@ -166,7 +166,7 @@ DECODERS: dict[str, type[Decoder]] = {
 }
 
 
-class Recurrent(Model):
+class Recurrent(EncoderDecoder):
     """Luong et al. 2015, Bahdanau et al. 2015: a recurrent encoder, and a recurrent decoder that looks back at it.
 
     With attention = "none" it is Sutskever et al. 2014: all that the decoder knows of the source is its first state.
