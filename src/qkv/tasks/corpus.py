@@ -85,6 +85,8 @@ class Survey:
             smallest.add(hashed("valid", task.key(example)))
             if number % 1000 == 0:
                 tick(number)
+        if not self.train:
+            raise InputError(f"no example to train on is left of {self.found['train'].read:,}; give others")
         self.hashes = smallest.sorted()
 
     def examined(self, name: str, part: Part, held_out: Any) -> Iterator[Any]:
@@ -162,6 +164,8 @@ class Corpus:
     def write(cls, folder: Path, task: Any, survey: Survey, tokenizer: Tokenizer, facts: Tree, tick: Tick) -> "Corpus":
         """Encode everything. Without validation files, some examples are held out: those whose keys are hashed lowest,
         so that all of one key fall on the same side, and the same ones in every run."""
+        if not survey.has_valid:  # a survey may be written more than once
+            survey.valid = Spool(task.example_class, folder.parent)
         valid = survey.valid
         how: Tree = {
             "columns": task.columns, "vocab_size": len(tokenizer), "fingerprint": tokenizer.fingerprint,
