@@ -24,7 +24,8 @@ from qkv.text.xliff import read_xliff
 __all__ = [
     "LABELLED", "LABELLED_PAIRS", "PAIRS", "SPANS", "TAGGED", "TEXTS",
     "Labelled", "LabelledPair", "Pair", "SpanQuestion", "Tagged", "Text",
-    "languages", "read_labelled", "read_labelled_pairs", "read_pairs", "read_spans", "read_tagged", "read_texts", "suffix",
+    "languages", "read_labelled", "read_labelled_pairs", "read_pairs", "read_spans", "read_tagged", "read_texts",
+    "suffix",
 ]  # fmt: skip
 
 # (path, source language, target language, what was skipped) -> pairs
