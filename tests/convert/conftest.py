@@ -31,7 +31,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     },
     "learned, swish": {"position": "learned", "activation": "swish", "tied": "decoder"},
     "fairseq's places": {"position": "sinusoidal(layout='fairseq', offset=2)", "norm": "pre", "tied": "none"},
-    "no places": {"position": "none", "norm": "pre", "tied": "decoder", "encoder_layers": 1},
+    "no places": {"position": "none", "norm": "pre", "tied": "decoder", "encoder_layers": 1, "activation": "gelu_tanh"},
 }
 
 

@@ -44,7 +44,8 @@ NAMES = [
 ]
 FAMILIES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
 NORMS = {name: norm for norm, (name, _) in FAMILIES.items()}
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}  # theirs -> ours
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish", "gelu_new": "gelu_tanh",
+               "gelu_pytorch_tanh": "gelu_tanh"}  # theirs -> ours  # fmt: skip
 TABLES = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
 PROJECTIONS = ("query", "key", "value", "output")
 HEAD, BIAS = "lm_head.weight", "final_logits_bias"
@@ -188,15 +189,18 @@ def write_hugging_face(
     if isinstance(tokenizer, Foreign):
         raise InputError("this model folder is in Hugging Face's format already; copy it as it is")
     c = model.config
+    if c.eps != 1e-5:
+        raise InputError(f"Marian and Pegasus have eps=1e-05 and no other, not {c.eps}; translate with qkv itself")
     family, architecture = FAMILIES[c.norm]
+    activation = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == c.activation)
     ids = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
     sizes = {f"{side}_{name}": value for side in ("encoder", "decoder")
-             for name, value in (("ffn_dim", c.d_ff), ("attention_heads", c.n_heads))}  # fmt: skip
+             for name, value in (("ffn_dim", c.inner_width), ("attention_heads", c.n_heads))}  # fmt: skip
     is_one = c.tied == "all"
     write_json(out / "config.json", {
         "model_type": family, "architectures": [architecture], "is_encoder_decoder": True, "dtype": "float32",
         "vocab_size": c.vocab_size, "decoder_vocab_size": c.vocab_size, "d_model": c.d_model, **sizes,
-        "encoder_layers": c.encoder_layers, "decoder_layers": c.decoder_layers, "activation_function": c.activation,
+        "encoder_layers": c.encoder_layers, "decoder_layers": c.decoder_layers, "activation_function": activation,
         "dropout": c.dropout, "activation_dropout": c.activation_dropout, "attention_dropout": 0.0,
         "max_position_embeddings": c.max_length, "scale_embedding": True, "tie_word_embeddings": is_one,
         "share_encoder_decoder_embeddings": is_one, **ids, "forced_eos_token_id": EOS, "qkv": about,

@@ -3,8 +3,9 @@
 from qkv.layers.block import Block, Seen
 from qkv.layers.convolution import Convolution, Gated, receptive_field
 from qkv.layers.dropout import Dropout
-from qkv.layers.embedding import Embedding, Vocabulary
+from qkv.layers.embedding import Embedding, Inputs, Vocabulary
 from qkv.layers.feed_forward import ACTIVATIONS, FeedForward
+from qkv.layers.initialisation import init_normal, init_xavier
 from qkv.layers.recurrent import CELLS, CellState, Recurrence
 from qkv.layers.residual import Residual
 from qkv.layers.stack import Stack
@@ -20,11 +21,14 @@ __all__ = [
     "Embedding",
     "FeedForward",
     "Gated",
+    "Inputs",
     "Recurrence",
     "Residual",
     "Seen",
     "Stack",
     "StackConfig",
     "Vocabulary",
+    "init_normal",
+    "init_xavier",
     "receptive_field",
 ]

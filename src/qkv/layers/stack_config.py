@@ -41,6 +41,8 @@ class StackConfig:
         for name in ("d_k", "d_ff"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be a width, or 0 for the usual one, not {getattr(self, name)}")
+        if self.eps <= 0:
+            raise ValueError(f"eps must be above 0, not {self.eps}")
         self.check_heads()
         for name in self.SHARES:
             if not 0 <= getattr(self, name) < 1:

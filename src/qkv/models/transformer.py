@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from qkv.attention import build_attention, causal, padding, sentence_numbers
 from qkv.config import build, setting
 from qkv.errors import InputError
-from qkv.layers import Embedding, Seen, Stack, StackConfig, Vocabulary
+from qkv.layers import Embedding, Seen, Stack, StackConfig, Vocabulary, init_xavier
 from qkv.models.model import Model, Outputs
 from qkv.positions import POSITIONS, Places
 
@@ -88,11 +88,7 @@ class Transformer(Model):
             )
         tied = None if c.tied == "none" else self.target
         self.vocabulary = Vocabulary(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        init_xavier(self)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
         choices: list[Any] = []

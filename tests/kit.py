@@ -1,0 +1,52 @@
+"""What many tests need: data that may be there, tiny tokenizers and batches, tensors and weights compared."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from qkv.data import Batch, RowsInMemory
+from qkv.data.batches import collate
+from qkv.text.tokenizer import Tokenizer
+
+DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def real(*names: str) -> Path:
+    """A file or folder of the real data; the test is skipped where it is absent."""
+    path = DATA.joinpath(*names)
+    if not path.exists():
+        pytest.skip(f"{path} is not there; name the folder of the data sets in QKV_DATA")
+    return path
+
+
+def tokenizer(*texts: str, size: int = 300, kind: str = "bpe") -> Tokenizer:
+    """Sub-words of a few words; what is left of `size` is merged from them."""
+    return Tokenizer.train([" ".join(texts) or "the cat sat on the mat"] * 3, kind=kind, vocab_size=size)
+
+
+def batch(*rows: Sequence[Sequence[int]]) -> Batch:
+    """Rows side by side, in the order in which they are given."""
+    return collate(RowsInMemory(rows).shard(0), 0, np.arange(len(rows)))
+
+
+def draw(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Normal numbers, the same for the same seed."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def close(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
+    torch.testing.assert_close(found, expected, atol=atol, rtol=0)
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in model.named_parameters()}
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    """Equal to the bit, name by name."""
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
