@@ -84,6 +84,9 @@ class Task:
 
     # -- from files to batches -----------------------------------------------------------------------------------
 
+    def look(self, paths: Sequence[Path]) -> None:
+        """A look at the files to train on, before any file is read: what they say holds for the others too."""
+
     def read(self, paths: Sequence[Path]) -> Iterator[Any]:
         """The examples of some files; whatever is wrong in them is an InputError that names the line."""
         raise NotImplementedError

@@ -164,7 +164,7 @@ def check(tree: Mapping[str, Any], where: str) -> None:
     task, model = task_of(tree, where), architecture(tree, where)
     sections = {"data": task.data_class, "model": model.config_class}
     check_keys(Settings, {key: value for key, value in tree.items() if key not in sections}, where)
-    files = {name: tree[name] for name in ("train", "valid", "test") if name in tree}
+    files: Tree = {name: tree[name] for name in ("train", "valid", "test") if name in tree}
     from_tree(Settings, {"task": task.name, "architecture": "", "objective": "", **files}, where)
     check_keys(task.data_class, tree.get("data", {}), where, "data.")
     check_keys(model.config_class, spelled_out(tree, where), where, "model.")
