@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from qkv.config import Tree, parse_call
 from qkv.data import RowsOnDisk, write_rows
@@ -66,6 +66,8 @@ class Survey:
         self.characters = 0
         self.found: dict[str, Found] = {}
         self.has_valid, held_out = is_given(parts["valid"]), set[str]()
+        if are_files(parts["train"]):
+            task.look(checked(parts["train"]))
         for name in ("valid", "test"):
             for example in self.examined(name, parts[name], held_out=()):
                 held_out.add(task.key(example))
@@ -96,10 +98,8 @@ class Survey:
             yield from self.task.examine(self.read(name, part), held_out, self.found[name], name)
 
     def read(self, name: str, part: Part) -> Iterator[Any]:
-        if isinstance(part, Sequence) and part and all(isinstance(one, Path) for one in part):
-            for path in part:
-                check_file(path)
-                self.digests[str(path)] = digest(path)
+        if are_files(part):
+            self.digests |= {str(path): digest(path) for path in checked(part)}
             yield from self.task.read(part)
             return
         seen = hashlib.blake2b(digest_size=16)
@@ -123,6 +123,17 @@ class Survey:
 
 def is_given(part: Part) -> bool:
     return not (isinstance(part, Sequence) and not part)
+
+
+def are_files(part: Part) -> TypeGuard[Sequence[Path]]:
+    return isinstance(part, Sequence) and bool(part) and all(isinstance(one, Path) for one in part)
+
+
+def checked(paths: Sequence[Path]) -> Sequence[Path]:
+    """Files that are there and can be read."""
+    for path in paths:
+        check_file(path)
+    return paths
 
 
 def learn_tokenizer(c: Any, sample: Iterable[Iterable[str]], start: Tokenizer | None = None) -> Tokenizer:
