@@ -37,6 +37,7 @@ class GPT2Config(StackConfig):
     max_length: int = setting(1024, "the context: longest text in tokens that the model takes")
     layers: int = setting(12, "blocks")
 
+    joined = True
     COUNTS = (*StackConfig.COUNTS, "layers")
 
 
