@@ -1,6 +1,7 @@
 """What many tests need: data that may be there, tiny tokenizers and batches, tensors and weights compared."""
 
 import os
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from qkv.data import Batch, RowsInMemory
 from qkv.data.batches import collate
 from qkv.text.tokenizer import Tokenizer
 
+Pairs = list[tuple[str, str]]
+WORDS = ["red", "green", "blue", "cat", "dog", "house", "tree", "bird", "fish", "sun", "moon", "star", "road", "hill"]
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
@@ -27,6 +30,20 @@ def real(*names: str) -> Path:
 def tokenizer(*texts: str, size: int = 300, kind: str = "bpe") -> Tokenizer:
     """Sub-words of a few words; what is left of `size` is merged from them."""
     return Tokenizer.train([" ".join(texts) or "the cat sat on the mat"] * 3, kind=kind, vocab_size=size)
+
+
+def some_pairs(count: int, seed: int = 7) -> Pairs:
+    """Different sentences of made-up words; the other language writes each word, and their order, backwards."""
+    rng = random.Random(seed)
+    sources: dict[str, None] = {}
+    while len(sources) < count:
+        sources[" ".join(rng.choices(WORDS, k=rng.randint(2, 7)))] = None
+    return [(source, source[::-1]) for source in sources]
+
+
+def write_tsv(path: Path, pairs: Pairs) -> Path:
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    return path
 
 
 def batch(*rows: Sequence[Sequence[int]]) -> Batch:

@@ -12,7 +12,7 @@ from kit import batch, close
 from qkv.data import Place, generator
 from qkv.errors import InputError
 from qkv.models import GPT2, GPT2Config
-from qkv.objectives import OBJECTIVES, Asked, CausalLM, Classes, Together, Translation, objective
+from qkv.objectives import OBJECTIVES, Asked, CausalLM, Classes, Together, Translation, in_full, objective
 from qkv.objectives.together import terms
 
 BATCH = batch([[5, 6, 7, 9], [1]], [[8, 4], [0]], [[10, 11, 12], [1]])
@@ -115,6 +115,17 @@ def test_what_a_text_names() -> None:
     half = objective("0.5 * classes")
     assert isinstance(half, Together)
     assert half.parts == [(0.5, "classes", Classes())]
+
+
+@pytest.mark.parametrize("spec", [*OBJECTIVES, "0.5 * classes", "classes(label_smoothing=0.1) + 2 * causal_lm"])
+def test_a_text_with_every_option_names_the_same(spec: str) -> None:
+    whole = in_full(spec)
+    assert in_full(whole) == whole
+    first, again = (one.parts if isinstance(one, Together) else one for one in (objective(spec), objective(whole)))
+    assert first == again
+    assert in_full("classes + 2 * causal_lm") == (
+        "classes(label_smoothing=0.0) + 2.0 * causal_lm(label_smoothing=0.0, apart=False)"
+    )
 
 
 @pytest.mark.parametrize(

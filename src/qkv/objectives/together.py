@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from qkv.config import build
+from qkv.config import build, to_call
 from qkv.data import Batch
 from qkv.errors import InputError
 from qkv.objectives.objective import Asked, Loss, Objective
@@ -41,13 +41,26 @@ class Together:
 
 def build_objective(table: Mapping[str, Any], spec: str) -> Objective:
     """The objective that a text names: one of the table's, "name(key=value)", or a sum of several with weights."""
+    parts = named_parts(table, spec)
+    return parts[0][2] if len(parts) == 1 and parts[0][0] == 1 else Together(parts)
+
+
+def with_options(table: Mapping[str, Any], spec: str) -> str:
+    """The same objective as a text that gives every option, so that a later default does not change what it says."""
+    return " + ".join(
+        f"{weight} * " * (weight != 1) + to_call(name, vars(objective))
+        for weight, name, objective in named_parts(table, spec)
+    )
+
+
+def named_parts(table: Mapping[str, Any], spec: str) -> list[tuple[float, str, Objective]]:
     parts = []
     for weight, text in terms(spec):
         try:
             parts.append((weight, text.partition("(")[0], build(table, text)))
         except ValueError as error:
             raise error if isinstance(error, InputError) else InputError(f"{text}: {error}") from None
-    return parts[0][2] if len(parts) == 1 and parts[0][0] == 1 else Together(parts)
+    return parts
 
 
 def terms(spec: str) -> list[tuple[float, str]]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
@@ -85,17 +86,32 @@ class Task:
 
     # -- from files to batches -----------------------------------------------------------------------------------
 
+    def look(self, paths: Sequence[Path]) -> None:
+        """A look at the files to train on, before any file is read: what they say holds for the others too."""
+
     def read(self, paths: Sequence[Path]) -> Iterator[Any]:
         """The examples of some files; whatever is wrong in them is an InputError that names the line."""
         raise NotImplementedError
 
     def from_memory(self, given: Any, place: str) -> Any:
-        """An example out of what a program gives: its fields in their order, or as a dict; `place` names it."""
-        values = given.values() if isinstance(given, Mapping) else (given,) if isinstance(given, str) else given
+        """An example out of what a program gives: its fields in their order, or by name; `place` names it."""
+        wrong = InputError(f"{place} is {given!r:.60}; {self.name} learns from {self.shape}: {', '.join(self.fields)}")
         try:
-            return self.example_class(*values, place)
+            if isinstance(given, Mapping):
+                example = self.example_class(**given, place=place)
+            else:
+                example = self.example_class(*((given,) if isinstance(given, str) else given), place)
         except TypeError:
-            raise InputError(f"{place} is {given!r:.60}; {self.name} learns from {self.shape}: {self.files}") from None
+            raise wrong from None
+        if not all(isinstance(getattr(example, name), kind) for name, kind in self.fields.items()):
+            raise wrong
+        return example
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """What an example is made of: names and types, those before its place."""
+        hints = get_type_hints(self.example_class)
+        return {name: get_origin(hints[name]) or hints[name] for name in [*hints][: [*hints].index("place")]}
 
     def examine(self, examples: Iterator[Any], held_out: Container[str], found: Found, name: str) -> Iterator[Any]:
         """The good ones among the examples of the part `name`; those of a key that is held out are not."""
