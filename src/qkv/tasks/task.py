@@ -1,5 +1,7 @@
 """What a run asks of a task: files -> examples -> rows of ids; which model, objective and figures; what it opens as."""
 
+import math
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +12,12 @@ import torch
 from torch import Tensor
 
 from qkv.config import Tree, setting
-from qkv.data import Buckets, Rows, RowsInMemory, Stream
+from qkv.data import Buckets, Place, Rows, RowsInMemory, Stream, generator
 from qkv.errors import InputError
+from qkv.evaluation import class_scores
 from qkv.folder import Loaded
 from qkv.models import MODELS, Model
-from qkv.objectives import Asked, objective
+from qkv.objectives import Asked, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
 from qkv.text.tokenizer import Tokenizer
 
@@ -219,16 +222,43 @@ class Task:
         macro-F1 and the Matthews correlation stand beside the accuracy."""
         return None
 
+    @torch.inference_mode()
+    def measure(self, model: Model, objective: Objective, batches: Stream) -> dict[str, float]:
+        """The mean loss over all examples and each part of it that the objective names (accuracy, for example).
+
+        Of tokens, `loss` is the mean of -log p and `smoothed_loss` what training lowers; where answers are classes,
+        their macro-F1 and Matthews correlation are measured too.
+        """
+        model.eval()
+        device, sums, count = next(model.parameters()).device, Counter[str](), 0
+        found, gold = list[int](), list[int]()
+        for number, batch in enumerate(batches.in_order()):
+            asked = objective.prepare(batch, generator(self.data.seed, Place(0, number))).to(device)
+            outputs = model(**asked.inputs)
+            loss = objective.loss(outputs, asked)
+            for name, value in {"loss": loss.total, **loss.parts}.items():
+                sums[name] += float(value)  # type: ignore[assignment]
+            count += asked.count
+            if (answers := self.answers(outputs, asked)) is not None:
+                found += answers[0].tolist()
+                gold += answers[1].tolist()
+        figures = {name: value / count for name, value in sums.items()}
+        if "likelihood" in figures:
+            figures |= {"smoothed_loss": figures["loss"], "loss": figures.pop("likelihood")}
+            figures["perplexity"] = math.exp(min(figures["loss"], 50))
+        if gold:
+            scores = class_scores(found, gold)
+            figures |= {"macro_f1": scores.macro_f1, "mcc": scores.mcc}
+        return figures
+
     def judge(self, loaded: Loaded, corpus: Corpus, training: Any) -> Callable[[], dict[str, float]]:
         """Figures of what the model writes for the examples to validate on, if it writes."""
         return dict
 
     def evaluate(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
         """Figures of a trained model on some examples; `how` says how to search, for tasks that do."""
-        from qkv.tasks.measure import measure  # which is about tasks
-
         rows = RowsInMemory(self.encode(examples, loaded.tokenizer, loaded.about))
-        return dict(measure(self, loaded.model, objective(self.objective), self.validation(rows)))
+        return dict(self.measure(loaded.model, objective(self.objective), self.validation(rows)))
 
     def timed(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
         """How fast it answers, for tasks that write."""

@@ -15,7 +15,7 @@ from qkv.errors import InputError
 from qkv.files import alone, remove, write_json, write_text
 from qkv.folder import Loaded, RunFolder
 from qkv.models import MODELS, Model
-from qkv.tasks import TASKS, Corpus, Task, measure
+from qkv.tasks import TASKS, Corpus, Task
 from qkv.tasks.corpus import MEMORY, Part, digest
 from qkv.training import checkpoint, prepare
 from qkv.training.display import Display
@@ -158,7 +158,7 @@ class Run:
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
         teller = Teller(self.display, self.folder, task, settings)
         hooks = Hooks(
-            lambda model: {**measure(task, model, objective, valid), **judge()},
+            lambda model: {**task.measure(model, objective, valid), **judge()},
             lambda model, path: folder.save(path, model, corpus.tokenizer, loaded.about),
             teller.event,
             self.out,
