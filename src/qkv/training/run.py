@@ -47,7 +47,6 @@ FREE = {
     "keep",
     "threads",
 }
-FITTED = ("vocab_size", "n_classes", "sentence_ends")  # settings of a model that follow from its data
 ASIDE = ".training.old.part"  # where an old run goes while it is removed
 HEADER = "# The complete settings of this run; `qkv train --recipe` takes this file.\n"
 
@@ -185,7 +184,7 @@ class Run:
         if not asked.get("train") and not self.memory and not asked.get("corpus"):
             kind = task_of(asked, self.where)
             raise InputError(f"no file was given; {kind.name} learns from {kind.files}")
-        asked = self.started(asked)
+        asked, self.start = prepare.started(asked, self.where)
         check(asked, self.where)
         if asked.get("corpus"):
             return self.with_corpus(asked, Corpus.open(Path(asked["corpus"])))
@@ -230,26 +229,6 @@ class Run:
             fresh = f"new are {', '.join(new[:4])}{' ...' * (len(new) > 4)}" if new else "nothing is new"
             self.say(f"begins with the weights of {settings.start}: {len(taken)} of {len(taken) + len(new)}; {fresh}")
         return model
-
-    def started(self, asked: Tree) -> Tree:
-        """With --start: the architecture and the sizes of that model, unless others are asked for."""
-        if not asked.get("start"):
-            return asked
-        self.start = folder.load(Path(asked["start"]))
-        name, config = folder.origin(self.start.model)
-        if asked.get("architecture", name) != name:
-            raise InputError(
-                f"{asked['start']} holds a {name} model, and {asked['architecture']} was asked for; "
-                "leave --architecture out"
-            )
-        if asked.get("data", {}).get("tokenizer"):
-            raise InputError(
-                f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; leave it out, or "
-                "add some with --data.grow"
-            )
-        sizes = {key: value for key, value in to_tree(config).items() if key not in FITTED}
-        model = merge(sizes, spelled_out({**asked, "architecture": name}, self.where))
-        return {**asked, "architecture": name, "model": model}
 
     def begun(self, task: Task, settings: Settings, corpus: Corpus) -> Settings:
         """Write down the settings: from now on the run goes on."""
