@@ -47,6 +47,7 @@ FREE = {
     "keep",
     "threads",
 }
+NEW = ".corpus.part"  # where a corpus waits until nothing can be wrong with it
 ASIDE = ".training.old.part"  # where an old run goes while it is removed
 HEADER = "# The complete settings of this run; `qkv train --recipe` takes this file.\n"
 
@@ -145,7 +146,15 @@ class Run:
                 )
             if (out / "config.json").exists() and not restart:
                 raise InputError(f"{out} already holds a model; give a new --out, or --restart to replace it")
-        for pattern in (".*.json.*.part", ".*.safetensors.*.part", ASIDE, "training/.*.part", "training/data/.*.part"):
+        for pattern in (
+            ".*.json.*.part",
+            ".*.safetensors.*.part",
+            ASIDE,
+            f"{NEW}*",
+            f".{NEW}*",
+            "training/.*.part",
+            "training/data/.*.part",
+        ):
             for left in out.glob(pattern):  # half-written, or half-removed, by a run that was killed
                 remove(left)
 
@@ -197,8 +206,13 @@ class Run:
         facts |= task.bounds(settings.model)
         model = self.built(task, settings, facts)
         with checkpoint.explained(self.out):
+            corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display)
+            task.stream(corpus.train), task.validation(corpus.valid)  # nothing is lost by what cannot be read
             self.clear()
-            corpus = prepare.write(self.folder.corpus, task, survey, tokenizer, facts, self.display)
+            self.folder.place.mkdir(exist_ok=True)
+            remove(self.folder.corpus)
+            (self.out / NEW).rename(self.folder.corpus)
+        corpus = Corpus.open(self.folder.corpus)
         return self.begun(task, settings, corpus), corpus, model
 
     def with_corpus(self, tree: Tree, corpus: Corpus) -> tuple[Settings, Corpus, Model]:
