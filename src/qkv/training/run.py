@@ -78,6 +78,7 @@ def train(
     `settings` are trees of the sections data, model, objective and training, as in a recipe; or examples under the name
     of their shape (pairs, texts, labelled ..): lists, generators, anything iterable.
     """
+    valid, test = ([given] if isinstance(given, str | Path) else given for given in (valid, test))
     shapes = {kind.shape: name for name, kind in TASKS.items()}
     memory: dict[str, Part] = {}
     for shape in shapes.keys() & settings.keys():
@@ -87,15 +88,15 @@ def train(
     named = {name: str(value) for name, value in (("task", task), ("start", start)) if value}
     asked = asked_for(files, list(valid), test, recipe, {**settings, **named})
     where, display = str(recipe) if recipe else "settings", Display(quiet)
-    if "task" not in asked and not RunFolder(Path(out)).recipe.exists() and asked.get("train"):
+    if "task" not in asked and not RunFolder(Path(out)).recipe.exists() and is_files(asked.get("train")):
         asked["task"], why = task_for(paths(asked["train"]), asked)
         display.say(why) if why else None
     with alone_in(Path(out)):
         return Run(Path(out), asked, display, restart=restart, where=where, memory=memory).go()
 
 
-def is_files(given: Iterable[Any]) -> bool:
-    return isinstance(given, Sequence) and all(isinstance(one, str | Path) for one in given)
+def is_files(given: Any) -> bool:
+    return isinstance(given, list | tuple) and all(isinstance(one, str | Path) for one in given)
 
 
 def asked_for(
