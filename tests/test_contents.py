@@ -52,7 +52,7 @@ def test_a_table_is_read_as_it_is(place: tuple[str, str]) -> None:
         else:
             assert (part.module, part.name) == (table[key].__module__, table[key].__name__)
             assert part.doc == inspect.cleandoc(table[key].__doc__ or "")
-            assert part.first_line
+            assert part.summary
 
 
 @pytest.mark.parametrize("cls", settings_classes(), ids=lambda cls: cls.__name__)
@@ -72,12 +72,11 @@ def test_the_settings_and_sizes_of_a_model_are_found(name: str) -> None:
     assert list(contents.table(*sizes) if sizes else {}) == list(MODELS[name].presets)
 
 
-@pytest.mark.parametrize("kind", ["data_class", "objective_class"])
 @pytest.mark.parametrize("name", TASKS)
-def test_the_settings_of_a_task_are_found(name: str, kind: str) -> None:
-    place = contents.attribute(contents.table("qkv.tasks", "TASKS")[name], kind)
+def test_the_settings_of_a_task_are_found(name: str) -> None:
+    place = contents.attribute(contents.table("qkv.tasks", "TASKS")[name], "data_class")
     assert place
-    assert contents.settings(*place) == imported(getattr(TASKS[name], kind))
+    assert contents.settings(*place) == imported(TASKS[name].data_class)
 
 
 def test_every_recipe_is_listed_with_the_figure_it_is_measured_against() -> None:

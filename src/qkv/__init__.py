@@ -1,7 +1,6 @@
 """qkv (queries, keys, values): train a Transformer on your own sentence pairs, translate with it, look inside it."""
 
 from importlib import import_module
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -42,8 +41,7 @@ def __getattr__(name: str) -> Any:
     """PEP 562: a public name that nobody has used yet."""
     if name not in NAMES:
         raise AttributeError(f"module 'qkv' has no attribute {name!r}")
-    module, _, path = NAMES[name].partition(":")
-    found = globals()[name] = attrgetter(path or name)(import_module(module))
+    found = globals()[name] = getattr(import_module(NAMES[name]), name)
     return found
 
 

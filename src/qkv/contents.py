@@ -25,8 +25,9 @@ class Part(NamedTuple):
     name: str = ""
 
     @property
-    def first_line(self) -> str:
-        return self.doc.partition("\n")[0]
+    def summary(self) -> str:
+        """The first paragraph."""
+        return " ".join(self.doc.partition("\n\n")[0].split())
 
 
 class Setting(NamedTuple):

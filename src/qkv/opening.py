@@ -8,6 +8,7 @@ import torch
 from qkv import folder
 from qkv.config import Tree
 from qkv.errors import InputError
+from qkv.models import MODELS
 from qkv.tasks import TASKS, Task
 
 
@@ -32,7 +33,8 @@ def task_in(loaded: folder.Loaded) -> Task:
     """The task of a trained model, with the settings that it remembers of its data."""
     kind = TASKS[str(loaded.about.get("task", "translate"))]
     known = {name: value for name, value in loaded.about.items() if name in kind.data_class.__dataclass_fields__}
-    return kind(kind.data_class(**known))
+    name, _ = folder.origin(loaded.model)
+    return kind(kind.data_class(**known), MODELS[name])
 
 
 def score_files(path: str | Path, *files: str | Path, device: str = "cpu") -> Tree:

@@ -118,7 +118,7 @@ def test_other_commands_and_engines_open_it_too(tmp_path: Path) -> None:
 
 def test_our_own_export_comes_back(model_folder: Path, model: Transformer, tokenizer: Tokenizer) -> None:
     """What is written for others is read again: languages, text and translations."""
-    from qkv.convert.hugging_face import write_hugging_face
+    from qkv.convert.families.marian import write_hugging_face
 
     place = model_folder.parent / "theirs"
     place.mkdir()

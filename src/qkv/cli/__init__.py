@@ -33,7 +33,7 @@ COMMANDS = {
     "list": "show:list_",
     "look": "look:look",
     "picture": "picture:picture",
-    "predict": "train:predict",
+    "predict": "predict:predict",
     "quantize": "quantize:quantize_",
     "score": "translate:score",
     "serve": "serve:serve",
@@ -100,8 +100,8 @@ def application(*, with_help: bool = False) -> App:
     )  # fmt: skip
     for name, place in COMMANDS.items():
         module, _, function = place.partition(":")
-        doc = contents.part(f"qkv.cli.{module}", function).doc if with_help else None
-        app.command(f"qkv.cli.{place}", name=name, help=doc and doc.partition("\n\n")[0])
+        about = contents.part(f"qkv.cli.{module}", function).summary if with_help else None
+        app.command(f"qkv.cli.{place}", name=name, help=about)
     return app
 
 

@@ -1,12 +1,15 @@
 """What the commands share: how they are asked and how they answer."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from qkv.errors import InputError
 
 out = Console(highlight=False, soft_wrap=True)
 MULTIPLE = Parameter(consume_multiple=True, negative=())
@@ -23,3 +26,15 @@ def print_rows(rows: dict[str, str]) -> None:
     for name, about in rows.items():
         table.add_row(name, Text(about))
     out.print(table)
+
+
+def opened(model: Path, device: str, ability: str) -> Any:
+    """What `qkv.load` gives, if it has the method that a command asks for."""
+    from qkv.opening import load, task_in_folder
+    from qkv.tasks import TASKS
+
+    found = load(model, device)
+    if not hasattr(found, ability):
+        task = TASKS[task_in_folder(model)]
+        raise InputError(f"{model} holds a model of the task {task.name!r}; ask it by {task.asks} --model {model}")
+    return found

@@ -36,7 +36,7 @@ def list_(what: Listed) -> None:
       qkv list positions
       qkv list recipes
     """
-    parts = {name: part.first_line for place in LISTS[what] for name, part in contents.table(*place).items()}
+    parts = {name: part.summary for place in LISTS[what] for name, part in contents.table(*place).items()}
     print_rows(parts or {name: about for name, (_, about) in contents.recipes().items()})
 
 

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from cyclopts import Parameter
 
-from qkv.cli.app import MULTIPLE, PLAIN, print_json
+from qkv.cli.app import MULTIPLE, PLAIN
 from qkv.contents import Part, Setting, Settings, attribute, settings, table
-from qkv.errors import InputError
 
 
 def flags(fields: Settings) -> Any:
@@ -42,7 +41,7 @@ else:
     preset = Setting(Literal[*(preset for place in places for preset in table(*place))], "sizes to begin with")
     ModelFlags = flags({**settings_of(MODELS, "config_class"), "preset": preset})
     DataFlags = flags(settings_of(TASKS, "data_class"))
-    OBJECTIVES = table("qkv.objectives", "OBJECTIVES").values()
+    OBJECTIVES = reversed(table("qkv.objectives", "OBJECTIVES").values())  # where two share a setting, the first's
     ObjectiveFlags = flags({k: v for part in OBJECTIVES for k, v in settings(part.module, part.name).items()})
     TrainingFlags = flags(settings("qkv.training", "TrainingConfig"))
 
@@ -131,34 +130,6 @@ def train(
         **{name: value for name, value in {**languages, **sections}.items() if value},
     )  # fmt: skip
     return 130 if trained.stopped == "interrupted" else 0
-
-
-def predict(*text: str, model: Path = Path("model"), json: Annotated[bool, PLAIN] = False, device: str = "cpu") -> None:
-    """What a model that was trained with --task says to a text.
-
-    For example:
-      qkv predict "A film that nobody should miss." --model model
-
-    Parameters
-    ----------
-    text
-        One text or several.
-    model
-        The model folder.
-    json
-        A JSON object for each text, with the probability of every label.
-    device
-        cpu, cuda or mps.
-    """
-    from qkv.opening import load
-
-    if not text:
-        raise InputError('no text was given; for example: qkv predict "a text" --model model')
-    for answer in load(model, device).predict(list(text)):
-        if json:
-            print_json(answer)
-        else:
-            print("\t".join(str(value) for value in answer.values() if not isinstance(value, dict)))
 
 
 def demo(

@@ -2,9 +2,8 @@
 
 import dataclasses
 import json
-import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from qkv.cli.app import PLAIN, out, print_json
+from qkv.cli.lines import chunks, input_chunks
 from qkv.errors import InputError
 from qkv.files import replacing
 
 if TYPE_CHECKING:
     from qkv.decoding import Translated, Translator
-
-CHUNK = 1024  # lines translated at a time, so that long files show progress and need little memory
 
 
 def translate(
@@ -106,7 +104,7 @@ def translate(
         if is_whole:
             return give_texts(translator, kind or "text", text, output, how)
         return give_file(translator, Path(text[0]), output, how, json=json)
-    lines = translated(translator, input_lines(text), how, 1 if not text and sys.stdin.isatty() else CHUNK)
+    lines = translated(translator, input_chunks(text, "translated", "a sentence"), how)
     write = as_json if json else lambda line: as_text(line, n_best, scores)
     if output is None:
         for line in lines:
@@ -129,44 +127,14 @@ def writing(path: Path) -> AbstractContextManager[Path]:
     return nullcontext(path) if path.exists() and not path.is_file() else replacing(path)
 
 
-def input_lines(text: tuple[str, ...]) -> Iterator[str]:
-    from qkv.cli.documents import is_path
-    from qkv.text.lines import read_lines
-
-    if is_path(text):
-        return read_lines(Path(text[0]))
-    for one in text:
-        if Path(one).suffix and not re.search(r"\s", one):  # a file's name, by the look of it
-            print(f"{one!r} was not read as a file, it is translated as text", file=sys.stderr)
-    if text:
-        return iter(text)
-    if sys.stdin.isatty():
-        print("type a sentence and Enter; Ctrl-D ends", file=sys.stderr)
-    return standard_input()
-
-
-def standard_input() -> Iterator[str]:
-    for number, data in enumerate(sys.stdin.buffer, start=1):
-        try:
-            line = data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            place = f"line {number}, byte {error.start + 1} (0x{data[error.start]:02x})"
-            raise InputError(f"standard input is not UTF-8 in {place}; convert it to UTF-8 text") from None
-        yield (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\n").removesuffix("\r")
-
-
-def translated(
-    translator: "Translator", lines: Iterator[str], how: dict[str, Any], chunk: int = CHUNK
-) -> "Iterator[Translated]":
+def translated(translator: "Translator", lines: Iterable[list[str]], how: dict[str, Any]) -> "Iterator[Translated]":
     """In chunks, with a counter on standard error for long inputs, and remarks about lines that were not plain."""
     from qkv.training.display import Display
 
-    done, waiting = 0, True
+    done = 0
     with Display(quiet=not sys.stderr.isatty()).counting("translating", None, "lines") as tick:
-        while waiting:
-            some = [line for _, line in zip(range(chunk), lines, strict=False)]
-            waiting = len(some) == chunk
-            for line in translator.translate(some, **how) if some else []:
+        for some in lines:
+            for line in translator.translate(some, **how):
                 done += 1
                 for remark in line.remarks():
                     print(f"line {done} {remark}", file=sys.stderr)
@@ -242,7 +210,7 @@ def score(
     source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
     pairs = list(read_pairs(list(files), source=source or None, target=target or None))
     how = {"beam": beam, "alpha": alpha}
-    texts = [line.text for line in translated(translator, iter([pair.source for pair in pairs]), how)]
+    texts = [line.text for line in translated(translator, chunks(pair.source for pair in pairs), how)]
     result = measure(
         texts, [pair.target for pair in pairs],
         target_language=target, lowercase=lowercase, as_paper=as_paper, confidence=confidence,

@@ -47,7 +47,8 @@ class Shared:
         tree = modern(tree, row.name)
         survey = self.survey(tree, row.name)
         tree = prepare.chosen(tree, survey, row.name)
-        corpus = self.corpus(tree, survey, row.name)
+        bounds = prepare.task(tree, row.name).bounds(complete(tree, row.name).model)
+        corpus = self.corpus(tree, survey, bounds, row.name)
         settings = complete({**tree, "corpus": str(corpus.folder)}, row.name)
         number = settings.data.seed + seed
         tree = merge(tree, {"corpus": str(corpus.folder), "data": {"seed": number}})
@@ -63,13 +64,14 @@ class Shared:
             self.surveys[key] = prepare.read(tree, {}, self.out, self.display, where)
         return self.surveys[key]
 
-    def corpus(self, tree: Tree, survey: Survey, where: str) -> Corpus:
+    def corpus(self, tree: Tree, survey: Survey, bounds: Tree, where: str) -> Corpus:
         task = prepare.task(tree, where)
         encoding = {key: value for key, value in to_tree(task.data).items() if key not in ("seed", "batch_tokens")}
-        folder = self.out / "corpora" / digest_json([survey.digests, task.name, encoding])[:16]
+        folder = self.out / "corpora" / digest_json([survey.digests, task.name, encoding, bounds])[:16]
         if not folder.exists():
             tokenizer = prepare.learn_tokenizer(task.data, survey.sample)
-            prepare.write(folder, task, survey, tokenizer, task.facts(survey, tokenizer), self.display)
+            facts = {**task.facts(survey, tokenizer), **bounds}
+            prepare.write(folder, task, survey, tokenizer, facts, self.display)
         return Corpus.open(folder)
 
 

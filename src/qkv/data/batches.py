@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from qkv.data.rows import Ints, Shard
+from qkv.errors import InputError
 from qkv.text.tokenizer import PAD
 
 
@@ -63,6 +64,15 @@ class Stream(Protocol):
 def after(epoch: int, batch: int, last: int) -> Place:
     """The place after so many batches of an epoch that has `last`."""
     return Place(epoch, batch) if batch < last else Place(epoch + 1, 0)
+
+
+def check_place(place: Place, last: int, what: str) -> None:
+    """Refuse a place that an epoch of `last` batches does not have."""
+    if not (place.epoch >= 0 and 0 <= place.batch < last):
+        raise InputError(
+            f"{place} is not in this {what}, whose epochs have {last} batches; "
+            "resume with the same data and settings, or begin anew"
+        )
 
 
 def generator(seed: int, place: Place) -> torch.Generator:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from qkv.data.batches import START, Batch, Place, after, collate
+from qkv.data.batches import START, Batch, Place, after, check_place, collate
 from qkv.data.rows import Ints, Rows, Shard
 from qkv.errors import InputError
 
@@ -49,11 +49,7 @@ class Buckets:
 
     def stream(self, place: Place = START) -> Iterator[tuple[Batch, Place]]:
         epoch, done, last = place.epoch, place.batch, self.count(place.epoch)
-        if not (epoch >= 0 and 0 <= done < last):
-            raise InputError(
-                f"{place} is not in this corpus, whose epochs have {last} batches; "
-                "resume with the same data and settings, or begin anew"
-            )
+        check_place(place, last, "corpus")
         while True:
             for batch in self._epoch(epoch, done):
                 done += 1

@@ -20,11 +20,8 @@ KEY = 16  # bytes of BLAKE2b: two of ten billion different rows share one with a
 class Drafts:
     """Shards being filled: rows wait in memory for a while, then each goes to the end of its shard's draft."""
 
-    def __init__(
-        self, folder: Path, number: int, dtype: np.dtype[Any], columns: int, *, unique: bool, in_order: bool
-    ) -> None:
-        self.folder, self.number, self.dtype, self.columns = folder, number, dtype, columns
-        self.unique, self.in_order = unique, in_order
+    def __init__(self, folder: Path, number: int, dtype: np.dtype[Any], columns: int, *, unique: bool) -> None:
+        self.folder, self.number, self.dtype, self.columns, self.unique = folder, number, dtype, columns, unique
         self._waiting: dict[int, list[bytes]] = defaultdict(list)
         self._bytes = 0
 
@@ -34,10 +31,8 @@ class Drafts:
         except OverflowError:
             most = np.iinfo(self.dtype).max
             raise InputError(f"an example has a number above {most:,}, which no row of ids holds; shorten it") from None
-        shard, key = 0, b""
-        if not self.in_order:
-            key = hashlib.blake2b(columns[0], digest_size=KEY).digest()
-            shard = int.from_bytes(key[:8], "little") % self.number
+        key = hashlib.blake2b(columns[0], digest_size=KEY).digest()
+        shard = int.from_bytes(key[:8], "little") % self.number
         for column in columns[1:]:
             key = hashlib.blake2b(column, digest_size=KEY, key=key).digest()
         lengths = np.array([len(column) for column in columns], LENGTH) // self.dtype.itemsize

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from qkv.data.batches import START, Batch, Place, Stream, after
+from qkv.data.batches import START, Batch, Place, Stream, after, check_place
 from qkv.data.rows import Ints
 from qkv.errors import InputError
 
@@ -19,6 +19,8 @@ class Mixture:
     def __init__(self, streams: Sequence[Stream], *, seed: int) -> None:
         if not streams:
             raise InputError("a mixture of no parts was asked for; give at least one")
+        if seed < 0:
+            raise InputError(f"a seed of {seed} was given; give 0 or more")
         self.streams, self.seed = list(streams), seed
         for number, stream in enumerate(streams, start=1):
             if stream.count(0) < 1:
@@ -33,6 +35,7 @@ class Mixture:
 
     def stream(self, place: Place = START) -> Iterator[tuple[Batch, Place]]:
         epoch, done = place.epoch, place.batch
+        check_place(place, self.count(max(epoch, 0)), "mixture")
         while True:
             turns, last = self._turns(epoch), self.count(epoch)
             read = [int((turns[:done] == part).sum()) for part in range(len(self.streams))]

@@ -100,7 +100,7 @@ def write_rows(
 
     `count` is an upper bound of their number; `progress` is told how many have been read so far. A row with more than
     longest[k] ids in column k is left out and counted. `unique` drops rows that repeat another one exactly. With
-    `in_order` the shards together hold the rows as they came: running text.
+    `in_order` one shard holds the rows as they came: running text.
     """
     if shard_rows < 1 or (longest and min(longest) < 1):
         raise InputError(f"longest={list(longest)} and shard_rows={shard_rows} must be 1 or more")
@@ -110,7 +110,7 @@ def write_rows(
         partial.mkdir()
         dtype = np.dtype("<u2" if vocab_size <= 2**16 else "<u4")
         number = 1 if in_order else max(1, math.ceil(count / shard_rows))
-        drafts = Drafts(partial, number, dtype, columns, unique=unique, in_order=in_order)
+        drafts = Drafts(partial, number, dtype, columns, unique=unique)
         too_long = 0
         for read, row in enumerate(rows, start=1):
             if longest and any(len(ids) > most for ids, most in zip(row, longest, strict=True)):
@@ -165,6 +165,7 @@ class RowsOnDisk:
             if version != VERSION:
                 raise InputError(f"{folder} has format {version}, and this qkv reads {VERSION}; prepare the data again")
             rows = cls(folder, index)
+            sizes = [(entry["rows"] * rows.columns, int(entry["tokens"])) for entry in rows._entries]
         except FileNotFoundError:
             raise InputError(f"{folder} has no {INDEX}, so it is no folder of rows; prepare the data first") from None
         except InputError:
@@ -173,9 +174,9 @@ class RowsOnDisk:
             raise _damaged(folder / INDEX) from None
         if owner != fingerprint:
             raise InputError(f"{folder} was written with another tokenizer; prepare the data again with this one")
-        for shard, entry in enumerate(rows._entries):
-            rows._check_size(shard, "ids", entry["tokens"] * rows._dtype.itemsize)
-            rows._check_size(shard, "lengths", entry["rows"] * rows.columns * LENGTH.itemsize)
+        for shard, (lengths, tokens) in enumerate(sizes):
+            rows._check_size(shard, "ids", tokens * rows._dtype.itemsize)
+            rows._check_size(shard, "lengths", lengths * LENGTH.itemsize)
         return rows
 
     def __len__(self) -> int:

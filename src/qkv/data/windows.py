@@ -1,11 +1,11 @@
-"""Running text -> batches of windows without padding: every token is asked for once an epoch."""
+"""Running text -> batches of windows without padding: no token is asked for twice in an epoch."""
 
 from collections.abc import Iterator
 
 import numpy as np
 import torch
 
-from qkv.data.batches import START, Batch, Place, after
+from qkv.data.batches import START, Batch, Place, after, check_place
 from qkv.data.rows import Ints, Rows, RunningText
 from qkv.errors import InputError
 
@@ -13,9 +13,10 @@ from qkv.errors import InputError
 class Windows:
     """Windows of `length` tokens and the one after them, `batch` of them at a time: a Stream.
 
-    Each window begins with the last token of the one before, so that each token but the first is asked for once. From
-    epoch to epoch they are cut at other places. With `carry` the text is parted into `batch` lanes that are read side
-    by side from their beginnings: row i of a batch goes on where row i of the batch before it ended.
+    Each window begins with the last token of the one before, so that no token is asked for twice. From epoch to epoch
+    they are cut at other places: what does not fill a window, at the ends of the text, has its turn in another one.
+    With `carry` the text is parted into `batch` lanes that are read side by side from their beginnings: row i of a
+    batch goes on where row i of the batch before it ended.
     """
 
     def __init__(self, rows: Rows, *, length: int, batch: int, seed: int, carry: bool = False) -> None:
@@ -43,11 +44,7 @@ class Windows:
 
     def stream(self, place: Place = START) -> Iterator[tuple[Batch, Place]]:
         epoch, done = place.epoch, place.batch
-        if not (epoch >= 0 and 0 <= done < self.count(epoch)):
-            raise InputError(
-                f"{place} is not in this text, whose epochs have {self.count(max(epoch, 0))} batches; "
-                "resume with the same data and settings, or begin anew"
-            )
+        check_place(place, self.count(max(epoch, 0)), "text")
         while True:
             starts, last = self._starts(epoch), self.count(epoch)
             if not self.carry:

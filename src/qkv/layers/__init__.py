@@ -5,6 +5,7 @@ from qkv.layers.convolution import Convolution, Gated, receptive_field
 from qkv.layers.dropout import Dropout
 from qkv.layers.embedding import Embedding, Inputs, Vocabulary
 from qkv.layers.feed_forward import ACTIVATIONS, FeedForward
+from qkv.layers.heads import HEADS
 from qkv.layers.initialisation import init_normal, init_xavier
 from qkv.layers.recurrent import CELLS, CellState, Recurrence
 from qkv.layers.residual import Residual
@@ -14,6 +15,7 @@ from qkv.layers.stack_config import StackConfig
 __all__ = [
     "ACTIVATIONS",
     "CELLS",
+    "HEADS",
     "Block",
     "CellState",
     "Convolution",

@@ -71,7 +71,7 @@ class GPT2(Backbone):
     what is added to the residuals is drawn smaller by 1 / sqrt(2 layers). The output shares the table of tokens.
     """
 
-    task = "language_model"
+    is_causal = True
     config_class = GPT2Config
     presets = PRESETS
     config: GPT2Config

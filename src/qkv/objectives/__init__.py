@@ -7,7 +7,7 @@ from qkv.objectives.classes import Classes
 from qkv.objectives.cloze import Cloze
 from qkv.objectives.heads import Heads
 from qkv.objectives.objective import Asked, Loss, Objective
-from qkv.objectives.together import Together, build_objective
+from qkv.objectives.together import Together, build_objective, with_options
 from qkv.objectives.translation import Translation
 
 OBJECTIVES: dict[str, type[Any]] = {
@@ -24,6 +24,11 @@ def objective(spec: str) -> Objective:
     return build_objective(OBJECTIVES, spec)
 
 
+def in_full(spec: str) -> str:
+    """The same text with every option of each objective."""
+    return with_options(OBJECTIVES, spec)
+
+
 __all__ = [
     "OBJECTIVES",
     "Asked",
@@ -35,5 +40,6 @@ __all__ = [
     "Objective",
     "Together",
     "Translation",
+    "in_full",
     "objective",
 ]

@@ -16,10 +16,11 @@ class Asked:
     inputs: dict[str, Any]  # the model is called with them: model(**inputs)
     labels: Any
     count: int  # the loss is divided by it
+    parts: list["Asked"] = field(default_factory=list)  # of several objectives together, the question of each
 
     def to(self, device: torch.device | str) -> "Asked":
-        return Asked({name: moved(value, device) for name, value in self.inputs.items()}, moved(self.labels, device),
-                     self.count)  # fmt: skip
+        inputs = {name: moved(value, device) for name, value in self.inputs.items()}
+        return Asked(inputs, moved(self.labels, device), self.count, moved(self.parts, device))
 
 
 def moved(value: Any, device: torch.device | str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from qkv.config import build
+from qkv.config import build, to_call
 from qkv.data import Batch
 from qkv.errors import InputError
 from qkv.objectives.objective import Asked, Loss, Objective
@@ -24,33 +24,43 @@ class Together:
     def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
         asked = [objective.prepare(batch, rng) for _, _, objective in self.parts]
         inputs = {name: value for one in reversed(asked) for name, value in one.inputs.items()}
-        return Asked(inputs, [one.labels for one in asked] + [one.count for one in asked], asked[0].count)
+        return Asked(inputs, asked[0].labels, asked[0].count, asked)
 
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         """Summed like the first objective's, by whose count it is divided; the others' parts bear their names."""
-        total, figures = torch.zeros((), device=next(iter(asked.inputs.values())).device), dict[str, torch.Tensor]()
-        half = len(asked.labels) // 2
-        for i, (weight, name, objective) in enumerate(self.parts):
-            count = asked.labels[half + i]
-            loss = objective.loss(outputs, Asked(asked.inputs, asked.labels[i], count))
-            scale = asked.count / max(1, count)
+        losses = [objective.loss(outputs, one) for (_, _, objective), one in zip(self.parts, asked.parts, strict=True)]
+        total, figures = torch.zeros_like(losses[0].total), dict(losses[0].parts)
+        for i, ((weight, name, _), one, loss) in enumerate(zip(self.parts, asked.parts, losses, strict=True)):
+            scale = asked.count / max(1, one.count)
             total = total + weight * scale * loss.total
-            before = f"{name}_" if i else ""
-            figures |= {f"{before}{part}": value * scale for part, value in loss.parts.items()}
-            if len(self.parts) > 1:
-                figures[f"{name}_loss"] = loss.total.detach() * scale
+            figures[f"{name}_loss"] = loss.total.detach() * scale
+            if i:
+                figures |= {f"{name}_{part}": value * scale for part, value in loss.parts.items()}
         return Loss(total, figures)
 
 
 def build_objective(table: Mapping[str, Any], spec: str) -> Objective:
     """The objective that a text names: one of the table's, "name(key=value)", or a sum of several with weights."""
+    parts = named_parts(table, spec)
+    return parts[0][2] if len(parts) == 1 and parts[0][0] == 1 else Together(parts)
+
+
+def with_options(table: Mapping[str, Any], spec: str) -> str:
+    """The same objective as a text that gives every option, so that a later default does not change what it says."""
+    return " + ".join(
+        f"{weight} * " * (weight != 1) + to_call(name, vars(objective))
+        for weight, name, objective in named_parts(table, spec)
+    )
+
+
+def named_parts(table: Mapping[str, Any], spec: str) -> list[tuple[float, str, Objective]]:
     parts = []
     for weight, text in terms(spec):
         try:
             parts.append((weight, text.partition("(")[0], build(table, text)))
         except ValueError as error:
             raise error if isinstance(error, InputError) else InputError(f"{text}: {error}") from None
-    return parts[0][2] if len(parts) == 1 and parts[0][0] == 1 else Together(parts)
+    return parts
 
 
 def terms(spec: str) -> list[tuple[float, str]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from qkv.config import Tree, parse_call
 from qkv.data import RowsOnDisk, write_rows
@@ -66,6 +66,8 @@ class Survey:
         self.characters = 0
         self.found: dict[str, Found] = {}
         self.has_valid, held_out = is_given(parts["valid"]), set[str]()
+        if are_files(parts["train"]):
+            task.look(checked(parts["train"]))
         for name in ("valid", "test"):
             for example in self.examined(name, parts[name], held_out=()):
                 held_out.add(task.key(example))
@@ -85,6 +87,8 @@ class Survey:
             smallest.add(hashed("valid", task.key(example)))
             if number % 1000 == 0:
                 tick(number)
+        if not self.train:
+            raise InputError(f"no example to train on is left of {self.found['train'].read:,}; give others")
         self.hashes = smallest.sorted()
 
     def examined(self, name: str, part: Part, held_out: Any) -> Iterator[Any]:
@@ -94,10 +98,8 @@ class Survey:
             yield from self.task.examine(self.read(name, part), held_out, self.found[name], name)
 
     def read(self, name: str, part: Part) -> Iterator[Any]:
-        if isinstance(part, Sequence) and part and all(isinstance(one, Path) for one in part):
-            for path in part:
-                check_file(path)
-                self.digests[str(path)] = digest(path)
+        if are_files(part):
+            self.digests |= {str(path): digest(path) for path in checked(part)}
             yield from self.task.read(part)
             return
         seen = hashlib.blake2b(digest_size=16)
@@ -121,6 +123,17 @@ class Survey:
 
 def is_given(part: Part) -> bool:
     return not (isinstance(part, Sequence) and not part)
+
+
+def are_files(part: Part) -> TypeGuard[Sequence[Path]]:
+    return isinstance(part, Sequence) and bool(part) and all(isinstance(one, Path) for one in part)
+
+
+def checked(paths: Sequence[Path]) -> Sequence[Path]:
+    """Files that are there and can be read."""
+    for path in paths:
+        check_file(path)
+    return paths
 
 
 def learn_tokenizer(c: Any, sample: Iterable[Iterable[str]], start: Tokenizer | None = None) -> Tokenizer:
@@ -162,6 +175,8 @@ class Corpus:
     def write(cls, folder: Path, task: Any, survey: Survey, tokenizer: Tokenizer, facts: Tree, tick: Tick) -> "Corpus":
         """Encode everything. Without validation files, some examples are held out: those whose keys are hashed lowest,
         so that all of one key fall on the same side, and the same ones in every run."""
+        if not survey.has_valid:  # a survey may be written more than once
+            survey.valid = Spool(task.example_class, folder.parent)
         valid = survey.valid
         how: Tree = {
             "columns": task.columns, "vocab_size": len(tokenizer), "fingerprint": tokenizer.fingerprint,

@@ -47,13 +47,10 @@ class FindHeads(Task):
     columns = 3
 
     def read(self, paths: Sequence[Path]) -> Iterator[Sentence]:
-        for path in paths:
-            for sentence in read_conllu(path):
-                try:
-                    tree_paths(sentence.heads)
-                except InputError as error:
-                    raise InputError(f"{sentence.place}: {error}") from None
-                yield sentence
+        return (checked(sentence) for path in paths for sentence in read_conllu(path))
+
+    def from_memory(self, given: Any, place: str) -> Sentence:
+        return checked(super().from_memory(given, place))
 
     def question(self, text: str, place: str) -> Sentence:
         if not (words := text.split()):
@@ -105,6 +102,15 @@ class HeadPredictor(Predictor):
                 "ask a model with other positions"
             )
         return super().answer(examples)
+
+
+def checked(sentence: Sentence) -> Sentence:
+    """A sentence whose heads are a tree."""
+    try:
+        tree_paths(sentence.heads)
+    except InputError as error:
+        raise InputError(f"{sentence.place}: {error}") from None
+    return sentence
 
 
 def shifts(heads: list[int]) -> list[int]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
@@ -69,14 +70,15 @@ class Task:
     unit: ClassVar[str] = "examples"
     speed: ClassVar[str] = "examples"  # what training speed is counted in
     key_is: ClassVar[str] = "text"  # what examples are held out by, for people
-    columns: ClassVar[int]  # of a row
+    columns: int  # of a row
     sizes: ClassVar[tuple[int, ...]] = (0,)  # the columns whose length counts in a batch
     unique: ClassVar[bool] = False  # whether exact repetitions are dropped
     in_order: ClassVar[bool] = False  # whether rows must stay in their order: running text
     sample: ClassVar[int] = 200_000  # examples from which sub-words are learned
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Any, model: type[Model] | None = None) -> None:
         self.data = data  # of `data_class`
+        self.model = model or MODELS[self.architecture]  # what a text is encoded for
 
     @classmethod
     def models(cls) -> dict[str, type[Model]]:
@@ -84,17 +86,32 @@ class Task:
 
     # -- from files to batches -----------------------------------------------------------------------------------
 
+    def look(self, paths: Sequence[Path]) -> None:
+        """A look at the files to train on, before any file is read: what they say holds for the others too."""
+
     def read(self, paths: Sequence[Path]) -> Iterator[Any]:
         """The examples of some files; whatever is wrong in them is an InputError that names the line."""
         raise NotImplementedError
 
     def from_memory(self, given: Any, place: str) -> Any:
-        """An example out of what a program gives: its fields in their order, or as a dict; `place` names it."""
-        values = given.values() if isinstance(given, Mapping) else (given,) if isinstance(given, str) else given
+        """An example out of what a program gives: its fields in their order, or by name; `place` names it."""
+        wrong = InputError(f"{place} is {given!r:.60}; {self.name} learns from {self.shape}: {', '.join(self.fields)}")
         try:
-            return self.example_class(*values, place)
+            if isinstance(given, Mapping):
+                example = self.example_class(**given, place=place)
+            else:
+                example = self.example_class(*((given,) if isinstance(given, str) else given), place)
         except TypeError:
-            raise InputError(f"{place} is {given!r:.60}; {self.name} learns from {self.shape}: {self.files}") from None
+            raise wrong from None
+        if not all(isinstance(getattr(example, name), kind) for name, kind in self.fields.items()):
+            raise wrong
+        return example
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """What an example is made of: names and types, those before its place."""
+        hints = get_type_hints(self.example_class)
+        return {name: get_origin(hints[name]) or hints[name] for name in [*hints][: [*hints].index("place")]}
 
     def examine(self, examples: Iterator[Any], held_out: Container[str], found: Found, name: str) -> Iterator[Any]:
         """The good ones among the examples of the part `name`; those of a key that is held out are not."""
@@ -129,6 +146,10 @@ class Task:
     def facts(self, survey: Survey, tokenizer: Tokenizer) -> Tree:
         """What a trained model must remember of its data beside the tokenizer: the labels, for example. Plain data:
         it is written to config.json, and `encode` is given it."""
+        return {}
+
+    def bounds(self, config: Any) -> Tree:
+        """Facts that follow from the model's settings and decide how texts are encoded: the longest that it reads."""
         return {}
 
     def encode(self, examples: Sequence[Any], tokenizer: Tokenizer, facts: Tree) -> list[Any]:
@@ -170,9 +191,13 @@ class Task:
         """The settings of the model that follow from the data; `model` is what is asked of it."""
         return {"vocab_size": len(tokenizer)}
 
-    def build(self, architecture: str, config: Any, facts: Tree) -> Model:
+    def build(self, config: Any, facts: Tree) -> Model:
         """The model to train, from its settings alone."""
-        return MODELS[architecture](config)
+        return self.model(config)
+
+    def remarks(self) -> list[str]:
+        """What people should know of the rows that were encoded."""
+        return []
 
     def about(self, corpus: Corpus) -> Tree:
         """What config.json tells beside the model's settings."""

@@ -16,7 +16,7 @@ from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.evaluation import score
 from qkv.folder import Loaded, RunFolder
-from qkv.models import Convolutional, Recurrent, Transformer
+from qkv.models import Convolutional, Model, Recurrent, Transformer
 from qkv.tasks.corpus import Corpus, Found, Survey
 from qkv.tasks.task import Task, TextConfig
 from qkv.text import Pair, languages, read_pairs
@@ -85,18 +85,24 @@ class Translate(Task):
 
     # -- from files to batches -----------------------------------------------------------------------------------
 
-    def __init__(self, data: PairsConfig) -> None:
-        super().__init__(data)
+    def __init__(self, data: PairsConfig, model: type[Model] | None = None) -> None:
+        super().__init__(data, model)
         self.languages: tuple[str | None, str | None] = data.source or None, data.target or None
         self.skipped = Counter[str]()  # what was no pair at all
 
-    def read(self, paths: Sequence[Path]) -> Iterator[Pair]:
-        """All files in one direction: what is asked for, or what the first files say."""
+    def look(self, paths: Sequence[Path]) -> None:
+        """All files are read in one direction: what is asked for, or what those to train on say."""
         self.languages = languages(paths, *self.languages)
+
+    def read(self, paths: Sequence[Path]) -> Iterator[Pair]:
+        self.look(paths)
         self.skipped.clear()
         return read_pairs(paths, source=self.languages[0], target=self.languages[1], skipped=self.skipped)
 
     def examine(self, examples: Iterator[Pair], held_out: Container[str], found: Found, name: str) -> Iterator[Pair]:
+        if name == "test":  # the source of every one is held out, whatever its target
+            yield from super().examine(examples, held_out, found, name)
+            return
         report, rules = Report(), self.data.doctor
         if name != "train":
             rules = replace(rules, drop_copies=False)
@@ -104,8 +110,6 @@ class Translate(Task):
         report.skipped += self.skipped
         found.read, found.kept = report.read, report.kept
         found.findings += report.lines()
-        if name == "test":
-            return
         try:
             fail_if_unusable(report, *([1] if name == "valid" else []))
         except InputError as error:

@@ -7,32 +7,24 @@ from pathlib import Path
 from typing import TypeVar
 
 from qkv.errors import InputError, nearest
-from qkv.text.examples import Labelled, LabelledPair, Pair, Text
+from qkv.text.examples import Labelled, LabelledPair, Pair, SpanQuestion, Tagged, Text
 from qkv.text.jsonl import read_jsonl
 from qkv.text.labelled import read_labelled_pair_records, read_labelled_records, read_treebank
 from qkv.text.language import from_name, without_regions
 from qkv.text.lines import check_file, suffix
 from qkv.text.plain import read_plain
 from qkv.text.po import read_po
+from qkv.text.spans import read_squad
 from qkv.text.table import csv_languages, read_csv, read_tsv, tsv_languages
+from qkv.text.tagged import read_conll, read_parts_of_speech
 from qkv.text.texts import BORDERS, read_json_texts, read_plain_text
 from qkv.text.tmx import read_tmx, tmx_languages
 from qkv.text.xliff import read_xliff
 
 __all__ = [
-    "LABELLED",
-    "LABELLED_PAIRS",
-    "PAIRS",
-    "TEXTS",
-    "Labelled",
-    "LabelledPair",
-    "Pair",
-    "Text",
-    "languages",
-    "read_labelled",
-    "read_labelled_pairs",
-    "read_pairs",
-    "read_texts",
+    "LABELLED", "LABELLED_PAIRS", "PAIRS", "SPANS", "TAGGED", "TEXTS",
+    "Labelled", "LabelledPair", "Pair", "SpanQuestion", "Tagged", "Text",
+    "languages", "read_labelled", "read_labelled_pairs", "read_pairs", "read_spans", "read_tagged", "read_texts",
     "suffix",
 ]  # fmt: skip
 
@@ -70,6 +62,9 @@ LABELLED_PAIRS: dict[str, Callable[[Path], Iterator[LabelledPair]]] = {
     ".csv": read_labelled_pair_records,
     ".jsonl": read_labelled_pair_records,
 }
+# Any other file is read like the first.
+TAGGED: dict[str, Callable[[Path], Iterator[Tagged]]] = {".conll": read_conll, ".conllu": read_parts_of_speech}
+SPANS: dict[str, Callable[[Path], Iterator[SpanQuestion]]] = {".json": read_squad}
 
 T = TypeVar("T")
 
@@ -134,12 +129,22 @@ def read_texts(paths: Sequence[Path], *, documents: str = "file", field: str = "
 
 def read_labelled(paths: Sequence[Path]) -> Iterator[Labelled]:
     """The texts of some files with their labels, as a stream."""
-    return _read(LABELLED, LABELLED[".tsv"], paths)
+    return _read(LABELLED, read_labelled_records, paths)
 
 
 def read_labelled_pairs(paths: Sequence[Path]) -> Iterator[LabelledPair]:
     """The pairs of texts of some files with their label or number, as a stream."""
-    return _read(LABELLED_PAIRS, LABELLED_PAIRS[".tsv"], paths)
+    return _read(LABELLED_PAIRS, read_labelled_pair_records, paths)
+
+
+def read_tagged(paths: Sequence[Path]) -> Iterator[Tagged]:
+    """The sentences of some files, each word with its tag, as a stream."""
+    return _read(TAGGED, read_conll, paths)
+
+
+def read_spans(paths: Sequence[Path]) -> Iterator[SpanQuestion]:
+    """The questions of some files whose answers are parts of a text."""
+    return _read(SPANS, read_squad, paths)
 
 
 def _read(

@@ -34,3 +34,21 @@ class LabelledPair(NamedTuple):
     second: str
     label: str
     place: str
+
+
+class Tagged(NamedTuple):
+    """A sentence as words, and the tag of each."""
+
+    words: list[str]
+    tags: list[str]
+    place: str
+
+
+class SpanQuestion(NamedTuple):
+    """A question about a text, and its answers: where each begins in the text, and what it says."""
+
+    context: str
+    question: str
+    answers: list[tuple[int, str]]
+    identity: str
+    place: str

@@ -16,7 +16,21 @@ import tokenizers
 from qkv.config import build
 from qkv.errors import InputError
 from qkv.files import write_text
-from qkv.text.kinds import BOS, EOS, PAD, RESERVED, SPECIALS, TOKENIZERS, UNK, Kind, kind_of, named_specials
+from qkv.text.growing import grow
+from qkv.text.kinds import (
+    BOS,
+    BPE,
+    EOS,
+    PAD,
+    RESERVED,
+    SPECIALS,
+    TOKENIZERS,
+    UNK,
+    ByteBPE,
+    Kind,
+    kind_of,
+    named_specials,
+)
 from qkv.text.normalise import check_unicode
 
 __all__ = ["BOS", "EOS", "PAD", "RESERVED", "SPECIALS", "TOKENIZERS", "UNK", "Tokenizer"]
@@ -74,6 +88,15 @@ class Tokenizer:
         model = chosen.learn(texts, reserved, room, wanted)
         tree = {**chosen.frame, "added_tokens": named_specials(specials, len(chosen.reserved)), "model": model}
         return cls(json.dumps(tree, ensure_ascii=False, separators=(",", ":")), chosen)
+
+    def grow(self, texts: Iterable[str], size: int) -> "Tokenizer":
+        """A tokenizer with at most `size` tokens: those of the new texts are added to the old ones, which stay."""
+        if not isinstance(self.kind, BPE | ByteBPE):
+            raise InputError("only a vocabulary of the kind bpe or byte_bpe can grow; train a new one for these texts")
+        if size <= len(self):
+            raise InputError(f"the vocabulary has {len(self)} tokens and cannot grow to {size}; ask for more")
+        tree = grow(json.loads(self._text), self.kind, map(self.kind.compose, texts), size)
+        return type(self)(json.dumps(tree, ensure_ascii=False, separators=(",", ":")), self.kind)
 
     @property
     def specials(self) -> dict[str, int]:

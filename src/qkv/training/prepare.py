@@ -19,7 +19,8 @@ __all__ = ["chosen", "learn_tokenizer", "read", "task", "write"]
 def task(tree: Tree, where: str) -> Task:
     """The task of some settings, with those of its data."""
     kind = task_of(tree, where)
-    return kind(from_tree(kind.data_class, merge(kind.defaults, tree).get("data", {}), where, "data."))
+    data = from_tree(kind.data_class, merge(kind.defaults, tree).get("data", {}), where, "data.")
+    return kind(data, architecture(tree, where))
 
 
 def read(asked: Tree, memory: Mapping[str, Part], place: Path, display: Display, where: str) -> Survey:
@@ -58,4 +59,6 @@ def write(
             display.say(f"  {which}{written.duplicates:,} {task.unit} repeated another one exactly: dropped")
         if written.too_long:
             display.say(f"  {which}{written.too_long:,} {task.unit} had over {task.longest[0] - 1} tokens: dropped")
+    for line in task.remarks():
+        display.say(f"  {line}")
     return corpus

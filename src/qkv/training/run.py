@@ -14,7 +14,7 @@ from qkv.config import Tree, merge, read_toml, to_tree
 from qkv.errors import InputError
 from qkv.files import alone, remove, write_json, write_text
 from qkv.folder import Loaded, RunFolder
-from qkv.models import Model
+from qkv.models import MODELS, Model
 from qkv.tasks import TASKS, Corpus, Task, measure
 from qkv.tasks.corpus import MEMORY, Part, digest
 from qkv.training import checkpoint, prepare
@@ -152,7 +152,7 @@ class Run:
 
     def go(self) -> Trained:
         settings, corpus, model = self.resumed() if self.goes_on else self.prepared()
-        task = TASKS[settings.task](settings.data)
+        task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
         loaded = Loaded(model, corpus.tokenizer, task.about(corpus))
         objective, batches = named_objective(settings.objective, self.where), task.stream(corpus.train)
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
@@ -195,6 +195,7 @@ class Run:
         tokenizer = prepare.learn_tokenizer(task.data, survey.sample, self.start.tokenizer if self.start else None)
         facts = task.facts(survey, tokenizer)
         settings = self.fitted(task, tree, tokenizer, facts)
+        facts |= task.bounds(settings.model)
         model = self.built(task, settings, facts)
         with checkpoint.explained(self.out):
             self.clear()
@@ -222,7 +223,7 @@ class Run:
     def built(self, task: Task, settings: Settings, facts: Tree) -> Model:
         """The model with its first weights; what cannot be built is refused before anything is written."""
         torch.manual_seed(settings.data.seed)
-        model = task.build(settings.architecture, settings.model, facts)
+        model = task.build(settings.model, facts)
         self.drawn = checkpoint.random_state()  # training goes on from here, whatever is drawn meanwhile
         if self.start:
             taken, new = folder.start_from(model, self.start, settings.start)
@@ -235,7 +236,7 @@ class Run:
         if not asked.get("start"):
             return asked
         self.start = folder.load(Path(asked["start"]))
-        name, config = folder.origin(self.start)
+        name, config = folder.origin(self.start.model)
         if asked.get("architecture", name) != name:
             raise InputError(
                 f"{asked['start']} holds a {name} model, and {asked['architecture']} was asked for; "
@@ -276,7 +277,7 @@ class Run:
         corpus = Corpus.open(Path(before.corpus) if before.corpus else self.folder.corpus)
         self.check_files(corpus)
         settings = self.unchanged(stored, before)
-        task = TASKS[settings.task](settings.data)
+        task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
         if settings.start and not checkpoint.existing(self.folder.checkpoints):
             self.start = folder.load(Path(settings.start))
         return settings, corpus, self.built(task, settings, corpus.facts)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from qkv.config import Tree, build, check_keys, from_tree, merge, parse_call, setting, to_call
 from qkv.errors import InputError, nearest
 from qkv.models import Model
-from qkv.objectives import Objective, objective
+from qkv.objectives import Objective, in_full, objective
 from qkv.tasks import TASKS, Task
 from qkv.text import PAIRS, suffix
 from qkv.training.averaging import AVERAGES
@@ -129,7 +129,7 @@ def architecture(tree: Mapping[str, Any], where: str = "settings") -> type[Model
     models = task.models()
     name = str(tree.get("architecture") or task.architecture)
     if name not in models:
-        raise InputError(f"{where}: {name!r} is no model that learns to {task.name}; {nearest(name, models)}")
+        raise InputError(f"{where}: {name!r} is no model of the task {task.name!r}; {nearest(name, models)}")
     return models[name]
 
 
@@ -146,6 +146,8 @@ def modern(tree: Mapping[str, Any], where: str = "settings", objective: str = ""
     if languages:
         tree["data"] = {**languages, **tree.get("data", {})}
     old = tree.pop("objective_name", "")
+    if old:
+        tree.setdefault("objective", old)
     if isinstance(tree.get("objective"), Mapping):
         asked = dict(tree["objective"])
         if "agreement" in asked:
@@ -157,11 +159,13 @@ def modern(tree: Mapping[str, Any], where: str = "settings", objective: str = ""
 
 
 def check(tree: Mapping[str, Any], where: str) -> None:
-    """Refuse an unknown key at once, before any data is read."""
+    """Refuse an unknown key, and what is no list of files, at once, before any data is read."""
     tree = modern(tree, where)
     task, model = task_of(tree, where), architecture(tree, where)
     sections = {"data": task.data_class, "model": model.config_class}
     check_keys(Settings, {key: value for key, value in tree.items() if key not in sections}, where)
+    files: Tree = {name: tree[name] for name in ("train", "valid", "test") if name in tree}
+    from_tree(Settings, {"task": task.name, "architecture": "", "objective": "", **files}, where)
     check_keys(task.data_class, tree.get("data", {}), where, "data.")
     check_keys(model.config_class, spelled_out(tree, where), where, "model.")
     named_objective(tree.get("objective", task.objective), where)
@@ -188,7 +192,7 @@ def complete(tree: Mapping[str, Any], where: str) -> Settings:
         "model": from_tree(model.config_class, spelled_out(tree, where), where, "model."),
     }
     rest = {key: value for key, value in tree.items() if key not in parts}
-    settings = replace(from_tree(Settings, rest, where), **parts)
+    settings = replace(from_tree(Settings, rest, where), **parts, objective=in_full(tree["objective"]))
     by = settings.training.best_by
     if by not in task.figures:
         known = " and ".join(task.figures)

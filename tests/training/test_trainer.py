@@ -8,69 +8,59 @@ import pytest
 import torch
 from torch import Tensor
 
+from kit import same, weights
 from qkv import folder
-from qkv.data import Batches
+from qkv.data import Buckets
 from qkv.models import Model
 from qkv.objectives import Translation
+from qkv.tasks import measure
+from qkv.tasks.translation import PairsConfig, Translate
 from qkv.training.trainer import Trainer
 
-Weights = Callable[[Any], dict[str, Tensor]]
-Same = Callable[[dict[str, Tensor], dict[str, Tensor]], bool]
 
-
-def real_judge(batches: Batches) -> Callable[[Model], dict[str, float]]:
+def real_judge(batches: Buckets) -> Callable[[Model], dict[str, float]]:
     """A real validation: the model in evaluation mode, on real batches."""
-
-    @torch.inference_mode()
-    def judge(model: Model) -> dict[str, float]:
-        model.eval()
-        inputs, labels = Translation().prepare(batches.largest())
-        loss = Translation().loss(model(*inputs), labels)
-        return {"loss": float(loss.total) / loss.tokens}
-
-    return judge
+    return lambda model: measure(Translate(PairsConfig()), model, Translation(), batches)
 
 
-def after_run(trainer: Trainer, weights: Weights) -> dict[str, Tensor]:
+def after_run(trainer: Trainer) -> dict[str, Tensor]:
     trainer.run()
     return {**weights(trainer.model), "random generator": torch.get_rng_state()}
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_trying_the_largest_batch_first_changes_nothing(
-    workshop: Any, weights: Weights, same: Same, precision: str
-) -> None:
+def test_trying_the_largest_batch_first_changes_nothing(workshop: Any, precision: str) -> None:
     plain = workshop.trainer("plain", model=workshop.model(dropout=0.3), precision=precision)
-    expected = after_run(plain, weights)
+    expected = after_run(plain)
     probed = workshop.trainer("probed", model=workshop.model(dropout=0.3), precision=precision)
     before = weights(probed.model)
     assert probed.probe() > 0
     assert same(before, weights(probed.model))
     assert all(parameter.grad is None for parameter in probed.model.parameters())
-    assert same(after_run(probed, weights), expected)
+    assert same(after_run(probed), expected)
 
 
 def test_the_batch_that_is_tried_is_the_largest(workshop: Any) -> None:
     trainer = workshop.trainer()
     one_epoch = [batch for batch, _ in islice(trainer.batches.stream(), trainer.batches.count(0))]
-    sizes = [batch.src.numel() + batch.tgt.numel() for batch in [trainer.batches.largest(), *one_epoch]]
+    sizes = [sum(ids.numel() for ids in batch.columns) for batch in [trainer.batches.largest(), *one_epoch]]
     assert sizes[0] == max(sizes) > min(sizes)
 
 
 @pytest.mark.parametrize("average", ["running", "last(n=2)", "none"])
-def test_validation_and_checkpoints_change_nothing(workshop: Any, weights: Weights, same: Same, average: str) -> None:
-    batches = Batches(workshop.corpus, 300, seed=1)
+def test_validation_and_checkpoints_change_nothing(workshop: Any, average: str) -> None:
+    batches = Buckets(workshop.rows, tokens=300, seed=1, sizes=(0, 1))
     never = workshop.trainer("never", model=workshop.model(dropout=0.3), validate_every=1000, average=average)
-    expected = after_run(never, weights)
+    expected = after_run(never)
     often = workshop.trainer(
         "often", model=workshop.model(dropout=0.3), validate_every=2, checkpoint_steps=3, average=average,
         judge=real_judge(batches),
     )  # fmt: skip
-    assert same(after_run(often, weights), expected)
+    assert same(after_run(often), expected)
     assert often.model.training
 
 
-def test_what_is_validated_and_kept_is_the_average(workshop: Any, weights: Weights, same: Same) -> None:
+def test_what_is_validated_and_kept_is_the_average(workshop: Any) -> None:
     seen: list[dict[str, Tensor]] = []
 
     def judge(model: Model) -> dict[str, float]:
@@ -154,7 +144,7 @@ def test_once_an_epoch_is_the_usual_time_to_validate(workshop: Any) -> None:
 def test_every_pair_is_read_once_an_epoch(workshop: Any) -> None:
     trainer = workshop.trainer(steps=0, epochs=2.0, accumulate=2)
     trainer.run()
-    tokens = workshop.corpus.written.target_tokens + workshop.corpus.written.pairs  # each target ends with </s>
+    tokens = int((workshop.rows.lengths(0)[:, 1] - 1).sum())  # <s> is not asked for
     read = trainer.now.tokens
     assert read >= 2 * tokens  # the last step may reach into the third epoch
     assert read - 2 * tokens < 2 * 400

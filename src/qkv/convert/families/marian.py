@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.config import from_tree, parse_call
+from qkv.convert.families.converted import Converted
 from qkv.convert.foreign import Foreign
 from qkv.convert.plain import output_bias, place_table
 from qkv.errors import InputError, nearest
@@ -42,8 +43,8 @@ NAMES = [
     ("source.", "encoder.embed_tokens."),
     ("target.", "decoder.embed_tokens."),
 ]
-FAMILIES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
-NORMS = {name: norm for norm, (name, _) in FAMILIES.items()}
+NAMED = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
+NORMS = {name: norm for norm, (name, _) in NAMED.items()}
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish", "gelu_new": "gelu_tanh",
                "gelu_pytorch_tanh": "gelu_tanh"}  # theirs -> ours  # fmt: skip
 TABLES = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
@@ -52,7 +53,7 @@ HEAD, BIAS = "lm_head.weight", "final_logits_bias"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class MarianSettings:
     """What we need of their config.json; the defaults are theirs."""
 
     model_type: str
@@ -92,23 +93,13 @@ class Settings:
                 raise ValueError(f"{name}={getattr(self, name)} is no id below vocab_size={self.vocab_size}")
 
 
-@dataclass(frozen=True)
-class Converted:
-    """Their folder as ours."""
-
-    config: TransformerConfig
-    weights: dict[str, Tensor]
-    tokenizer: Tokenizer
-    about: dict[str, Any]
-
-
 # -- theirs to ours --------------------------------------------------------------------------------------------------
 
 
-def read_hugging_face(folder: Path, tree: dict[str, Any], theirs: dict[str, Tensor]) -> Converted:
+def read_marian(folder: Path, tree: dict[str, Any], theirs: dict[str, Tensor]) -> Converted:
     """`tree` is their config.json, `theirs` their model.safetensors; nothing of them is ever executed."""
-    wanted = {field.name for field in fields(Settings)}
-    settings = from_tree(Settings, {key: tree[key] for key in wanted & tree.keys()}, f"{folder}/config.json")
+    wanted = {field.name for field in fields(MarianSettings)}
+    settings = from_tree(MarianSettings, {key: tree[key] for key in wanted & tree.keys()}, f"{folder}/config.json")
     pad, start, end = settings.pad_token_id, settings.decoder_start_token_id, settings.eos_token_id
     others = [row for row in range(settings.vocab_size) if row not in (pad, start, end)]
     rows = [pad, start, end, pad, *others]  # our four special ids; their <unk> is a word like any other
@@ -128,7 +119,7 @@ def read_hugging_face(folder: Path, tree: dict[str, Any], theirs: dict[str, Tens
     }  # fmt: skip
     config = from_tree(TransformerConfig, ours, f"{folder}/config.json")
     about = tree.get("qkv")
-    return Converted(config, named, Foreign.open(folder, rows), about if isinstance(about, dict) else {})
+    return Converted("transformer", config, named, Foreign.open(folder, rows), about if isinstance(about, dict) else {})
 
 
 def rename(name: str) -> str:
@@ -138,7 +129,7 @@ def rename(name: str) -> str:
     return name
 
 
-def positions(named: dict[str, Tensor], settings: Settings) -> str:
+def positions(named: dict[str, Tensor], settings: MarianSettings) -> str:
     """Tables that are no sines count as learned; sines are left out, since ours are computed."""
     names = [f"{side}.positions.0.weight" for side in ("encoder", "decoder")]
     if not all(name in named for name in names):
@@ -156,7 +147,7 @@ def positions(named: dict[str, Tensor], settings: Settings) -> str:
     return "sinusoidal(layout='halves')"
 
 
-def embeddings(theirs: dict[str, Tensor], settings: Settings, folder: Path) -> tuple[dict[str, Tensor], str]:
+def embeddings(theirs: dict[str, Tensor], settings: MarianSettings, folder: Path) -> tuple[dict[str, Tensor], str]:
     """The word tables under our names, and which of them are one. Without their scale each needs its own."""
     is_one = settings.tie_word_embeddings and settings.share_encoder_decoder_embeddings
     order = {name: [name, *TABLES] if is_one else [name] for name in (*TABLES[1:], HEAD)}
@@ -191,7 +182,7 @@ def write_hugging_face(
     c = model.config
     if c.eps != 1e-5:
         raise InputError(f"Marian and Pegasus have eps=1e-05 and no other, not {c.eps}; translate with qkv itself")
-    family, architecture = FAMILIES[c.norm]
+    family, architecture = NAMED[c.norm]
     activation = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == c.activation)
     ids = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
     sizes = {f"{side}_{name}": value for side in ("encoder", "decoder")
