@@ -88,7 +88,8 @@ def train(
     named = {name: str(value) for name, value in (("task", task), ("start", start)) if value}
     asked = asked_for(files, list(valid), test, recipe, {**settings, **named})
     where, display = str(recipe) if recipe else "settings", Display(quiet)
-    if "task" not in asked and not RunFolder(Path(out)).recipe.exists() and is_files(asked.get("train")):
+    begins = restart or not RunFolder(Path(out)).recipe.exists()
+    if begins and "task" not in asked and is_files(asked.get("train")):
         asked["task"], why = task_for(paths(asked["train"]), asked)
         display.say(why) if why else None
     with alone_in(Path(out)):
