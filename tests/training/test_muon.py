@@ -36,7 +36,7 @@ def test_ten_steps_equal_torch() -> None:
             weight_decay=0.1,
             betas=(0.9, 0.98),
             eps=1e-9,
-        ),  # fmt: skip
+        ),
     ]
     for _ in range(10):
         for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):

@@ -78,7 +78,8 @@ def train(
     `settings` are trees of the sections data, model, objective and training, as in a recipe; or examples under the name
     of their shape (pairs, texts, labelled ..): lists, generators, anything iterable.
     """
-    valid, test = ([given] if isinstance(given, str | Path) else given for given in (valid, test))
+    valid = [valid] if isinstance(valid, str | Path) else valid
+    test = [test] if isinstance(test, str | Path) else test
     shapes = {kind.shape: name for name, kind in TASKS.items()}
     memory: dict[str, Part] = {}
     for shape in shapes.keys() & settings.keys():
