@@ -17,20 +17,21 @@ import torch
 from qkv.attention import ATTENTIONS
 from qkv.documents import FORMATS
 from qkv.models import MODELS, PRESETS, TransformerConfig
-from qkv.objectives import OBJECTIVES, Translation
+from qkv.objectives import OBJECTIVES
 from qkv.positions import POSITIONS
-from qkv.text import PAIRS
+from qkv.tasks import TASKS
+from qkv.text import LABELLED, LABELLED_PAIRS, PAIRS, SPANS, TAGGED, TEXTS
 from qkv.text.doctor import Rules
 from qkv.text.tokenizer import TOKENIZERS
-from qkv.training import SCHEDULES, DataConfig, Settings, TrainingConfig
+from qkv.training import SCHEDULES, Settings, TrainingConfig
 from qkv.training.averaging import AVERAGES
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md"))}
 ROOMS = ["text", "data", "positions", "attention", "layers", "models", "objectives", "training", "decoding",
-         "convert", "documents", "evaluation", "look", "serving", "config", "model-folder"]  # fmt: skip
+         "convert", "documents", "evaluation", "look", "serving", "config", "model-folder", "tasks"]  # fmt: skip
 TABLES: list[tuple[str, Mapping[str, Any]]] = [
-    ("text", PAIRS),
+    ("text", PAIRS | TEXTS | LABELLED | LABELLED_PAIRS | TAGGED | SPANS),
     ("text", TOKENIZERS),
     ("documents", FORMATS),
     ("positions", POSITIONS),
@@ -38,6 +39,7 @@ TABLES: list[tuple[str, Mapping[str, Any]]] = [
     ("models", MODELS),
     ("models", PRESETS),
     ("objectives", OBJECTIVES),
+    ("tasks", TASKS),
     ("training", SCHEDULES),
     ("training", AVERAGES),
 ]
@@ -158,7 +160,8 @@ def test_every_setting_is_on_the_page_of_settings() -> None:
     lines = PAGES["config.md"].split("\n")
     for section in dataclasses.fields(Settings):
         assert f"`{section.name}`" in PAGES["config.md"], section.name
-    for config in (DataConfig, Rules, TransformerConfig, Translation, TrainingConfig):
+    of_tasks = [task.data_class for task in TASKS.values()]
+    for config in (*of_tasks, Rules, TransformerConfig, *OBJECTIVES.values(), TrainingConfig):
         for setting in dataclasses.fields(config):
             if setting.name != "doctor":  # a table of its own
                 empty = setting.default is dataclasses.MISSING  # a list has a factory

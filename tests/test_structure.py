@@ -19,9 +19,10 @@ from qkv.config import build, read_toml
 from qkv.models import MODELS
 from qkv.objectives import OBJECTIVES
 from qkv.positions import POSITIONS
-from qkv.tasks import TASKS, complete
+from qkv.tasks import TASKS
 from qkv.training import SCHEDULES
 from qkv.training.averaging import AVERAGES
+from qkv.training.settings import complete
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "qkv"

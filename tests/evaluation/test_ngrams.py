@@ -1,0 +1,63 @@
+"""Interpolated trigrams are what a plain loop over a dictionary of counts says; every figure knows which way is up."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qkv.evaluation import FIGURES, better, in_words
+from qkv.evaluation.ngrams import ROUNDS, TUNED, interpolated_trigram
+
+Text = list[int]
+
+
+def estimates(train: Text, asked: Text, size: int) -> list[list[float]]:
+    """Of each token from the third on: p3, p2 and p1 by relative frequency in `train`, and 1 / V."""
+    counts = Counter(tuple(train[i : i + n]) for n in (1, 2, 3) for i in range(len(train) - n + 1))
+    found = []
+    for u, v, w in zip(asked, asked[1:], asked[2:], strict=False):
+        three = counts[u, v, w] / counts[u, v] if counts[u, v] else 0.0
+        two = counts[v, w] / counts[v,] if counts[v,] else 0.0
+        found.append([three, two, counts[w,] / len(train), 1 / size])
+    return found
+
+
+def mixed(weights: Sequence[float], row: Sequence[float]) -> float:
+    return sum(weight * p for weight, p in zip(weights, row, strict=True))
+
+
+def by_a_loop(train: Text, valid: Text, size: int) -> float:
+    cut = len(train) - max(3, len(train) // TUNED)
+    weights, held = [0.25] * 4, estimates(train[:cut], train[cut:], size)
+    for _ in range(ROUNDS):
+        shares = [[weight * p / mixed(weights, row) for weight, p in zip(weights, row, strict=True)] for row in held]
+        weights = [sum(column) / len(held) for column in zip(*shares, strict=True)]
+    rows = estimates(train, valid, size)
+    return -sum(math.log(mixed(weights, row)) for row in rows) / len(rows)
+
+
+@given(st.data())
+def test_it_is_the_loop(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 6))
+    text = st.lists(st.integers(0, size - 1), min_size=3, max_size=60)
+    train, valid = data.draw(text.filter(lambda ids: len(ids) >= 6)), data.draw(text)
+    found = interpolated_trigram(np.array(train), np.array(valid), size)
+    assert found == pytest.approx(by_a_loop(train, valid, size), rel=1e-9, abs=1e-12)
+
+
+def test_a_text_that_repeats_itself_costs_little_and_noise_costs_all() -> None:
+    cycle = np.array([0, 1, 2] * 200)
+    noise = np.random.default_rng(1).integers(0, 8, 20_000)
+    assert interpolated_trigram(cycle, cycle, 3) < 0.05
+    assert interpolated_trigram(noise[:10_000], noise[10_000:], 8) == pytest.approx(math.log(8), abs=0.02)
+
+
+def test_figures_know_which_way_is_better_and_how_they_are_written() -> None:
+    assert better("loss", 1.0) > better("loss", 2.0)
+    assert better("accuracy", 0.9) > better("accuracy", 0.8)
+    assert in_words({"accuracy": 0.87, "unknown": 1.0, "loss": 0.4123}) == "loss 0.412, accuracy 87.00 %"
+    assert FIGURES["peak_memory"].text(1_234_000_000) == "1,234"
