@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.decoding import Translator
+from qkv.engines import load_translator
 from qkv.errors import InputError, nearest
 from qkv.evaluation import ErrorRates, error_rates
 from qkv.files import write_text
@@ -56,7 +57,7 @@ def run(out: Path, *, model: str, minutes: float, words: list[str], seed: int, r
     )  # fmt: skip
     if trained.stopped == "interrupted":
         return 130
-    translator = Translator.load(out)
+    translator = load_translator(out, own_process=True)
     say(f"measuring on {len(test):,} words it has not seen ...")
     rates = measure(translator, test)
     say("")

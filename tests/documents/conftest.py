@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ class MadeUp:
         self.change, self.calls = change, []
         self.about = {"source": "en", "target": "de"}
 
-    def translate(self, texts: Sequence[str], **how: int | float | bool) -> list[Translated]:
+    def translate(self, texts: Sequence[str], **how: Any) -> list[Translated]:
         self.calls.append(list(texts))
         changed = [self.change(text) for text in texts]
         return [Translated(text, 0.0, [Scored(text, 0.0)] * int(how.get("n_best", 1))) for text in changed]

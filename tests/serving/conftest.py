@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from torch import Tensor
 
 from qkv import Translator, folder
+from qkv.engines import load_translator
 from qkv.models import Transformer, TransformerConfig
 from qkv.objectives import Translation
 from qkv.serving import Models, Service, make_app
@@ -62,7 +63,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def translator(model_folder: Path) -> Translator:
-    return Translator.load(model_folder)
+    return load_translator(model_folder)
 
 
 @pytest.fixture(scope="session")

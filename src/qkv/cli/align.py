@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 from qkv.cli.app import PLAIN, app, print_json
-from qkv.decoding import Translator
 from qkv.decoding.alignment import align as find_links
 from qkv.decoding.alignment import best_layer, save_readout, to_pharaoh
+from qkv.engines import load_translator
 from qkv.text import read_pairs
 
 CHUNK = 1000  # pairs aligned at a time, so that long files need little memory
@@ -48,7 +48,7 @@ def align(
     device
         cpu, cuda or mps.
     """
-    translator = Translator.load(model, device)
+    translator = load_translator(model, device)
     source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
     read = read_pairs(list(files), source=source or None, target=target or None)
     pairs = [(pair.source, pair.target) for pair in read]

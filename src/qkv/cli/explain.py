@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from qkv.cli.app import PLAIN, app, out, print_json
-from qkv.decoding import Translator
+from qkv.engines import load_translator
 from qkv.errors import InputError
 from qkv.look import page
 from qkv.look.explain import explain as explain_model
@@ -63,7 +63,7 @@ def explain(
     elif unscaled or causal:
         raise InputError("--unscaled and --causal are of the worked example; a model has its own scaling and masks")
     else:
-        steps = explain_model(Translator.load(model), text, stack=stack, layer=layer, head=head)
+        steps = explain_model(load_translator(model), text, stack=stack, layer=layer, head=head)
     if output is not None:
         print(page.save(steps, output, f"How attention reads: {text}"))
     elif json:

@@ -12,9 +12,10 @@ from qkv.cli.app import app, out
 from qkv.convert import EXPORTS, OnnxModel, exporting, need
 from qkv.data.validation import validation_pairs
 from qkv.decoding import Search, Translator, beam_search, greedy, padded
-from qkv.decoding.agreement import Agreement, Decode, agreement
-from qkv.decoding.ctranslate2 import CTranslate2
-from qkv.decoding.engine import longest_targets
+from qkv.decoding.translator import longest_targets
+from qkv.engines import load_translator
+from qkv.engines.agreement import Agreement, Decode, agreement
+from qkv.engines.ctranslate2 import CTranslate2
 from qkv.errors import InputError, nearest
 from qkv.text.doctor import normalise
 from qkv.text.lines import read_lines
@@ -54,7 +55,7 @@ def export(
     target = folder or model / to
     if target.resolve() == model.resolve():
         raise InputError(f"{target} is the model folder itself; name another folder")
-    translator = Translator.load(model)
+    translator = load_translator(model, own_process=True)
     kinds, sources = sources_to_check(translator, model, check)
     given = (translator.model, translator.tokenizer, translator.about, quantization)
     with exporting(to, model, target, *given) as written:
@@ -109,8 +110,12 @@ def refuse(found: Agreement, quantization: str) -> None:
 
 
 def by_ctranslate2(folder: Path, translator: Translator) -> Decode:
-    engine = CTranslate2(folder, translator.model, translator.tokenizer)
-    return lambda sources, how: [some[0].tokens for some in engine.decode(sources, how)]
+    engine, longest = CTranslate2(folder, translator.model, translator.tokenizer), translator.model.config.max_length
+
+    def decode(sources: list[list[int]], how: Search) -> list[list[int]]:
+        return [some[0].tokens for some in engine.decode(sources, longest_targets(sources, longest), how)]
+
+    return decode
 
 
 def by_onnx(folder: Path, translator: Translator) -> Decode:

@@ -10,6 +10,7 @@ from qkv.cli.app import PLAIN, app
 from qkv.decoding import Translator
 from qkv.decoding.alignment import check_layer, readout_of
 from qkv.decoding.trace import trace
+from qkv.engines import load_translator
 from qkv.errors import InputError
 from qkv.files import write_text
 from qkv.look import draw
@@ -70,7 +71,7 @@ def look(
     ending = output.suffix.lower()
     if ending not in ENDINGS:
         raise InputError(f"{output} ends in none of {', '.join(ENDINGS)}; choose one of them for the output's name")
-    translator = Translator.load(model, device)
+    translator = load_translator(model, device)
     if ending == ".html":
         save_page(translator, text, output, beam=beam, n_best=min(n_best, beam))
     else:

@@ -9,7 +9,7 @@ from rich.text import Text
 from torch import nn
 
 from qkv.cli.app import app, out
-from qkv.decoding import Translator
+from qkv.engines import load_translator
 from qkv.errors import InputError, nearest
 from qkv.look import gallery
 from qkv.look.fonts import require_matplotlib
@@ -125,6 +125,6 @@ def picture(
     path = output or Path(f"{name}.{'gif' if name in ANIMATIONS else 'png'}")
     check_ending(path, is_animation=name in ANIMATIONS)
     require_matplotlib()
-    translator = Translator.load(model) if model else None
+    translator = load_translator(model) if model else None
     given = Given(translator, text, spell=path.suffix.lower() != ".svg")
     print(PICTURES[name](given).save(path))

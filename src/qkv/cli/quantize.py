@@ -11,7 +11,8 @@ from cyclopts import Parameter
 from qkv.cli.app import PLAIN, app, out, print_json
 from qkv.data.validation import validation_pairs
 from qkv.decoding import Engine, Translator
-from qkv.decoding.quantize import FILE, int8_engine, quantize, save, tokens_agree
+from qkv.engines import load_translator
+from qkv.engines.quantize import FILE, int8_engine, quantize, save, tokens_agree
 from qkv.errors import InputError
 from qkv.evaluation import score
 from qkv.text import read_pairs
@@ -51,7 +52,7 @@ def quantize_(
     json
         Print one JSON object.
     """
-    translator = Translator.load(model)
+    translator = load_translator(model, own_process=True)
     pairs = pairs_to_compare(translator, model, valid)
     ids = [
         ids
@@ -72,7 +73,7 @@ def quantize_(
     if figures["fall"] > bound or figures["agreement"] < AGREE:
         raise InputError(
             f"8 bits would cost {figures['fall']:.2f} BLEU and keep {figures['agreement']:.0%} of the tokens (at most "
-            f"{bound:g} and at least {AGREE:.0%} are allowed), so nothing was written; translate with --engine native"
+            f"{bound:g} and at least {AGREE:.0%} are allowed), so nothing was written; translate with --engine lean"
         )
     save(model, kept)
     if json:

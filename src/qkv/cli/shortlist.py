@@ -12,10 +12,12 @@ from qkv.cli.app import PLAIN, app, out, print_json
 from qkv.cli.quantize import measured, pairs_to_compare, print_figures
 from qkv.data.shards import Corpus, write_shards
 from qkv.decoding import Engine, Translator
-from qkv.decoding.engine import Lean, padded
-from qkv.decoding.quantize import FILE as QUANTISED
-from qkv.decoding.quantize import open_int8, standard
-from qkv.decoding.shortlist import EACH, FILE, FREQUENT, WITH, Shortlist, Shortlisted, make_shortlist, save
+from qkv.decoding.engine import padded
+from qkv.engines import load_translator
+from qkv.engines.lean_engine import Lean
+from qkv.engines.quantize import FILE as QUANTISED
+from qkv.engines.quantize import open_int8, standard
+from qkv.engines.shortlist import EACH, FILE, FREQUENT, WITH, Shortlist, Shortlisted, make_shortlist, save
 from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.text import read_pairs
@@ -36,7 +38,7 @@ def shortlist_(
     """Learn which words each source word may become, so that translating tries these few and not the vocabulary.
 
     It is compared with the whole vocabulary on validation text, and refused if BLEU falls by more than --bound. Then
-    `qkv translate --engine native+shortlist` uses it.
+    `qkv translate --engine lean+shortlist` uses it.
 
     For example:
       qkv shortlist model
@@ -61,12 +63,12 @@ def shortlist_(
     json
         Print one JSON object.
     """
-    translator = Translator.load(model)
+    translator = load_translator(model, own_process=True)
     plain, tokenizer = standard(translator.model), translator.tokenizer
     pairs = pairs_to_compare(translator, model, valid)
     with training_data(translator, model, train) as corpus:
         made = make_shortlist(corpus, len(tokenizer), frequent=frequent, each=each)
-    kinds = {"native": Lean(plain)}
+    kinds = {"lean": Lean(plain)}
     if (model / QUANTISED).exists():
         kinds["int8"] = cast(Lean, open_int8(model, Loaded(plain, tokenizer, translator.about), "cpu"))
     engines: dict[str, Engine] = {}
@@ -89,7 +91,7 @@ def shortlist_(
     words, covered = figures["words"], figures["covered"]
     out.print(f"a sentence may use {words:.0f} of {len(tokenizer)} words, {covered:.1%} of its reference among them")
     out.print(f"BLEU falls by {figures['fall']:.2f} at most")
-    out.print(f"wrote {model / FILE}, use it with --engine native{WITH}" + f" or int8{WITH}" * ("int8" in kinds))
+    out.print(f"wrote {model / FILE}, use it with --engine lean{WITH}" + f" or int8{WITH}" * ("int8" in kinds))
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from qkv.comparing.shared import Spec
 from qkv.config import Tree, merge
 from qkv.data.validation import validation_pairs
 from qkv.decoding import Translator
+from qkv.engines import load_translator
 from qkv.errors import InputError
 from qkv.evaluation import score
 from qkv.files import write_json
@@ -62,7 +63,7 @@ def measure(spec: Spec, folder: Path, trained: Trained) -> Tree:
     if spec.settings.get("task", "translate") != "translate":
         return figures | {"example_speed": speed} | answers(spec, folder, trained, device)
     figures["training_speed"] = speed
-    translator = Translator.load(folder, device)
+    translator = load_translator(folder, device, own_process=True)
     measured_on, pairs = held_out(spec, folder, translator)
     texts = [line.text for line in translator.translate([source for source, _ in pairs], **spec.search)]
     scores = score(texts, [target for _, target in pairs], target_language=str(translator.about.get("target", "")))

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from qkv.attention import Soft
 from qkv.config import from_tree
 from qkv.decoding.engine import padded
-from qkv.decoding.translator import CELLS, Translator, by_length
+from qkv.decoding.searcher import CELLS, by_length
+from qkv.decoding.translator import Translator
 from qkv.errors import InputError
 from qkv.files import write_json
 from qkv.text.tokenizer import BOS

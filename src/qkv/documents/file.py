@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from qkv.documents.docx import Docx
 from qkv.documents.format import Format, Languages
@@ -51,7 +52,7 @@ def translate_file(
     *,
     name: str | None = None,
     protect: Patterns = (),
-    **how: int | float | bool,
+    **how: Any,
 ) -> Report:
     """Translate one file into another of the same format, which is known by how `name` ends, or else the source's."""
     name = name or source.name

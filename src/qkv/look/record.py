@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from qkv.attention import Soft
-from qkv.decoding import Native, Translator
+from qkv.decoding import Plain, Translator
 
 
 class Maps(dict[str, Tensor]):
@@ -54,7 +54,7 @@ def record_attention(watched: Any) -> Iterator[Maps]:
 @contextmanager
 def searching_with_model(translator: Translator) -> Iterator[None]:
     """Within, a translator searches with its model itself, and not with a faster form that has no such modules."""
-    engine, translator.engine = translator.engine, Native(translator.model)
+    engine, translator.engine = translator.engine, Plain(translator.model)
     try:
         yield
     finally:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from qkv import record_attention
-from qkv.decoding import Search, Translator
-from qkv.decoding.engine import Lean
-from qkv.decoding.translator import CELLS, by_length
-from qkv.decoding.workers import Workers, can_fork
+from qkv.decoding import Search, Searcher, Translator
+from qkv.decoding.searcher import CELLS, Found, Wanted, by_length
+from qkv.engines.lean_engine import Lean
+from qkv.engines.workers import Workers, can_fork
 from qkv.models import Transformer
 from qkv.text.tokenizer import Tokenizer
 
@@ -94,21 +94,23 @@ def test_workers_end_with_a_process_that_was_killed() -> None:
 @pytest.fixture
 def translator(model: Transformer) -> Translator:
     tokenizer = Tokenizer.train(["the cat sat on the mat"], vocab_size=300)
-    made = Translator(model, tokenizer, {}, Lean(model))
-    made.workers = 3
-    return made
+    return Translator(model, tokenizer, {}, Lean(model), workers=3)
+
+
+def search(searcher: Searcher, sources: list[list[int]], how: Search) -> list[Found]:
+    return searcher.search(sources, [len(row) + 50 for row in sources], how)
 
 
 @pytest.mark.parametrize("how", [Search(beam=1), Search(beam=4, n_best=3), Search(sampling=True, seed=5)], ids=str)
 def test_what_workers_find_is_what_is_found_here(translator: Translator, sources: list[list[int]], how: Search) -> None:
     """Tokens, scores to the last bit, ends and loops."""
-    many = [row[:-1] for row in sources] * 4
-    batches = by_length([len(row) + 1 for row in many], CELLS // how.beam, translator.workers)
+    many, searcher = [row[:-1] for row in sources] * 4, translator.searcher
+    batches = by_length([len(row) + 1 for row in many], CELLS // how.beam, searcher.workers)
     assert len(batches) > 3
-    found = translator.search(many, how)
-    assert translator.crew is not None
+    found = search(searcher, many, how)
+    assert isinstance(searcher.open_workers(), Workers)
     for batch in batches:
-        expected = translator.decode([many[i] for i in batch], how)
+        expected = searcher.decode([Wanted(many[i], len(many[i]) + 50, (i,)) for i in batch], how)
         assert [found[i] for i in batch] == expected
 
 
@@ -117,8 +119,15 @@ def test_attention_is_recorded_where_several_batches_are_decoded(
 ) -> None:
     """Hooks are in this process, so the model is searched with here, whatever workers there are."""
     many = [row[:-1] for row in sources] * 4
-    expected = translator.search(many, Search(beam=1))
+    expected = search(translator.searcher, many, Search(beam=1))
     with record_attention(translator) as maps:
-        found = translator.search(many, Search(beam=1))
+        found = search(translator.searcher, many, Search(beam=1))
     assert [one.hypotheses[0].tokens for one in found] == [one.hypotheses[0].tokens for one in expected]
     assert maps
+
+
+def test_no_process_is_begun_that_nobody_asked_for(model: Transformer, sources: list[list[int]]) -> None:
+    searcher, many = Searcher(Lean(model)), [row[:-1] for row in sources] * 40
+    assert len(by_length([len(row) + 1 for row in many], CELLS)) > 1
+    search(searcher, many, Search(beam=1))
+    assert searcher.opened is None

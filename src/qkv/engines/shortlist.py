@@ -1,6 +1,6 @@
 """A shortlist: the few target words that a source sentence may become, so that a step need not try the vocabulary."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -13,10 +13,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.data.shards import Corpus, Shard
-from qkv.decoding.beams import Beams
-from qkv.decoding.engine import Lean, Search, padded
+from qkv.decoding.engine import Search, padded
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.lean import LeanTransformer, Sliced
+from qkv.decoding.sampling import Row
+from qkv.engines.beams import Beams
+from qkv.engines.lean import LeanTransformer, Sliced
+from qkv.engines.lean_engine import Lean
 from qkv.errors import InputError
 from qkv.files import write_with
 from qkv.models import Transformer
@@ -101,9 +103,13 @@ class Shortlisted(Lean):
         super().__init__(cast(Transformer, engine.model), self.lean)
         self.name = f"{engine.name}{WITH}"
 
-    def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
+    def decode(
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[Row] | None = None
+    ) -> list[list[Hypothesis]]:
         short = Short(self.lean, self.shortlist, padded(sources))
-        found = Lean(cast(Transformer, self.model), short).decode(sources, how, no_repeat)
+        lean = Lean(cast(Transformer, self.model), short)
+        lean.sets_threads = self.sets_threads
+        found = lean.decode(sources, limits, how, rows)
         return [[replace(one, tokens=short.ids[one.tokens].tolist()) for one in several] for several in found]
 
 
