@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch import Tensor
 from qkv.data.shards import Corpus, Shard
 from qkv.decoding.engine import Search, padded
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.lexicon import Cells, Ids, Lexicon, Shares
 from qkv.decoding.sampling import Row
 from qkv.engines.beams import Beams
 from qkv.engines.lean import LeanTransformer, Sliced
@@ -139,26 +140,13 @@ def make_shortlist(corpus: Corpus, vocab_size: int, *, frequent: int = FREQUENT,
     return Shortlist(*(torch.from_numpy(part.astype(np.int64)) for part in (common, starts, target)))
 
 
-Ids = NDArray[np.int64]
+def lexicon(corpus: Corpus, vocab_size: int) -> tuple[Ids, Ids, Shares]:
+    """Source and target word of all that stand together in some pair, and t(target | source)."""
+    found = Lexicon.learn(partial(cells, corpus), vocab_size, ROUNDS)
+    return found.keys // vocab_size, found.keys % vocab_size, found.t
 
 
-def lexicon(corpus: Corpus, vocab_size: int) -> tuple[Ids, Ids, NDArray[np.float64]]:
-    """Source and target word of all that stand together in some pair, and p(target | source) by model 1."""
-    keys = np.empty(0, np.int64)
-    for source, target, _ in cells(corpus):
-        keys = np.union1d(keys, source * vocab_size + target)
-    owner, p = keys // vocab_size, np.ones(len(keys))
-    for _ in range(ROUNDS):
-        counts = np.zeros(len(keys))
-        for source, target, place in cells(corpus):
-            where = np.searchsorted(keys, source * vocab_size + target)
-            share = p[where] / np.bincount(place, p[where])[place]  # of a target word: which source word it comes from
-            counts += np.bincount(where, share, len(keys))
-        p = counts / np.bincount(owner, counts)[owner]
-    return owner, keys % vocab_size, p
-
-
-def cells(corpus: Corpus) -> Iterator[tuple[Ids, Ids, Ids]]:
+def cells(corpus: Corpus) -> Iterator[Cells]:
     """Each source word of each pair (its end too) with each target word: their ids, and the number of the latter.
 
     They come some at a time, so that memory stays flat; the numbers count from 0 each time.
@@ -177,7 +165,7 @@ def cells(corpus: Corpus) -> Iterator[tuple[Ids, Ids, Ids]]:
             return
 
 
-def of_pairs(shard: Shard, rows: Ids, sizes: Ids) -> tuple[Ids, Ids, Ids]:
+def of_pairs(shard: Shard, rows: Ids, sizes: Ids) -> Cells:
     pair = rows.repeat(sizes)
     inside = np.arange(len(pair)) - (sizes.cumsum() - sizes).repeat(sizes)
     width = shard.lengths[pair, 0] + 1
