@@ -3,14 +3,16 @@
 import itertools
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from qkv.data import Batch, Batches, Corpus, write_shards
+from qkv.data import Batch, Buckets, RowsOnDisk, write_rows
+from qkv.tasks.translation import PairsConfig, Translate
 from qkv.text import read_pairs
+from qkv.text.examples import Pair
 from qkv.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).resolve().parents[1] / "../shared/data")) / "multi30k"
@@ -43,11 +45,22 @@ def generated(count: int) -> Iterator[tuple[str, str]]:
         yield tuple(" ".join(rng.choices(words, k=max(1, round(n)))) for n in (source, source * ratio))  # type: ignore[misc]
 
 
-def batched(pairs: Pairs, folder: Path) -> Batches:
+def written(folder: Path, pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, *, count: int) -> RowsOnDisk:
+    """At most `count` pairs as the rows that training reads."""
+    task = Translate(PairsConfig())
+    rows = task.rows((Pair(*pair, "") for pair in pairs), tokenizer, {})
+    write_rows(
+        folder, rows, columns=task.columns, vocab_size=len(tokenizer), fingerprint=tokenizer.fingerprint, count=count,
+        longest=task.longest, unique=task.unique,
+    )  # fmt: skip
+    return RowsOnDisk.open(folder, tokenizer.fingerprint)
+
+
+def batched(pairs: Pairs, folder: Path) -> Buckets:
     """Batches as training makes them."""
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), vocab_size=VOCABULARY)
-    write_shards(folder / "shards", pairs, tokenizer, count=len(pairs), max_length=200)
-    return Batches(Corpus.open(folder / "shards", tokenizer.fingerprint), BATCH_TOKENS, seed=1)
+    rows = written(folder / "rows", pairs, tokenizer, count=len(pairs))
+    return Buckets(rows, tokens=BATCH_TOKENS, seed=1, sizes=Translate.sizes)
 
 
 def even_batch(tokens: int, length: int, vocabulary: int) -> Batch:
@@ -56,7 +69,8 @@ def even_batch(tokens: int, length: int, vocabulary: int) -> Batch:
     rng = torch.Generator().manual_seed(length)
     src, tgt = (torch.randint(UNK + 1, vocabulary, (rows, length), generator=rng) for _ in range(2))
     src[:, -1] = tgt[:, -1] = EOS
-    return Batch(src, torch.cat((torch.full((rows, 1), BOS), tgt), dim=1), np.zeros((rows, 2), dtype=np.int64))
+    columns = src, torch.cat((torch.full((rows, 1), BOS), tgt), dim=1)
+    return Batch(columns, torch.tensor([[length, length + 1]] * rows), np.zeros((rows, 2), dtype=np.int64))
 
 
 def whole_vocabulary(size: int = VOCABULARY) -> Tokenizer:

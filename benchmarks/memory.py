@@ -19,8 +19,10 @@ from pathlib import Path
 
 import torch
 
+from corpus import written
 from figures import megabytes, table
-from qkv.data import Batches, Corpus, write_shards
+from qkv.data import Buckets
+from qkv.tasks.translation import Translate
 from qkv.text.tokenizer import Tokenizer
 
 SYLLABLES = ["ka", "lo", "mi", "ren", "tus", "ve", "shi", "dor", "pa", "nel", "go", "bri", "ja", "zum", "fe", "ti"]
@@ -44,14 +46,13 @@ def measure(count: int, tokens: int) -> dict[str, float]:
     begin = megabytes()
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        shards = Path(folder) / "corpus"
-        written = write_shards(shards, sentences(count, seed=2), tokenizer, count=count, max_length=256)
+        corpus = written(Path(folder) / "corpus", sentences(count, seed=2), tokenizer, count=count)
         done = {"begin": begin, "write": megabytes(), "write_s": time.perf_counter() - start}
         start = time.perf_counter()
-        batches = Batches(Corpus.open(shards, tokenizer.fingerprint), tokens, seed=0)
-        rows = sum(len(batch.src) for batch, _ in itertools.islice(batches.stream(), batches.count(0)))
-    if rows != written.pairs:
-        raise SystemExit(f"{rows} rows were read and {written.pairs} pairs were written")
+        batches = Buckets(corpus, tokens=tokens, seed=0, sizes=Translate.sizes)
+        rows = sum(len(batch) for batch, _ in itertools.islice(batches.stream(), batches.count(0)))
+    if rows != len(corpus):
+        raise SystemExit(f"{rows} rows were read and {len(corpus)} pairs were written")
     epoch_s = time.perf_counter() - start
     return {**done, "read": megabytes(), "epoch_s": epoch_s, "us": epoch_s / batches.count(0) * 1e6}
 

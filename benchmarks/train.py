@@ -32,14 +32,13 @@ from corpus import VOCABULARY, batched, multi30k
 from figures import Seconds, best, by_turns, show, spread, table, times_as_fast
 from machine import facts, gemm
 from peers import PEERS
-from qkv.data import Batch, Batches
-from qkv.data.batches import START, Place, Stream
+from qkv.data import START, Batch, Place, Stream
+from qkv.device import choose_precision
 from qkv.memory import peak_memory
 from qkv.models import PRESETS, Transformer, TransformerConfig, parameter_count
 from qkv.objectives import Translation
 from qkv.text.tokenizer import PAD
 from qkv.training import TrainingConfig
-from qkv.training.device import choose_precision
 from qkv.training.trainer import Hooks, Trainer
 
 SMOOTHING = 0.1
@@ -59,7 +58,7 @@ def qkv_step(c: TransformerConfig, batches: Stream, precision: Any) -> Step:
     trainer.model.train()
 
     def step(batch: Batch) -> None:
-        trainer.step([batch])
+        trainer.step([(batch, START)])
 
     return step
 
@@ -75,8 +74,9 @@ def peer_step(name: str, c: TransformerConfig, precision: str) -> Step:
 
     def step(batch: Batch) -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-            logits = logits_of(batch.src, batch.tgt[:, :-1])
-            loss = criterion(logits.flatten(0, 1).float(), batch.tgt[:, 1:].flatten())
+            src, tgt = batch.columns
+            logits = logits_of(src, tgt[:, :-1])
+            loss = criterion(logits.flatten(0, 1).float(), tgt[:, 1:].flatten())
         loss.backward()
         if not is_plain:
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -118,7 +118,7 @@ def flops(c: TransformerConfig, batches: list[Batch]) -> float:
     """
     d, f, total = c.d_model, c.d_ff, 0
     for batch in batches:
-        n, m = (batch.src != PAD).sum(1), (batch.tgt[:, 1:] != PAD).sum(1)  # (B,): tokens of each sentence
+        n, m = (batch.lengths - torch.tensor([0, 1])).unbind(1)  # (B,): tokens of each sentence
         encoder = n * (4 * d * d + 2 * d * f + 2 * n * d)
         decoder = m * (6 * d * d + 2 * d * f + 2 * (m + n) * d) + n * 2 * d * d
         pairs = c.encoder_layers * encoder + c.decoder_layers * decoder + m * c.vocab_size * d
@@ -127,7 +127,7 @@ def flops(c: TransformerConfig, batches: list[Batch]) -> float:
 
 
 def target_tokens(batches: list[Batch]) -> int:
-    return sum(int((batch.tgt[:, 1:] != PAD).sum()) for batch in batches)
+    return sum(int(batch.lengths[:, 1].sum()) - len(batch) for batch in batches)
 
 
 class One:
@@ -145,6 +145,9 @@ class One:
     def stream(self, place: Place = START) -> Iterator[tuple[Batch, Place]]:
         while True:
             yield self.batch, place
+
+    def in_order(self) -> Iterator[Batch]:
+        yield self.batch
 
 
 class Apart:
@@ -179,10 +182,7 @@ class Apart:
 def child(who: Contestant, sizes: dict[str, Any], file: Path) -> None:
     """The other end: one step on the largest batch, which only warms up; then all of them for each line that comes."""
     tensors = load_file(file)
-    batches = [
-        Batch(tensors[f"src.{i}"], tensors[f"tgt.{i}"], np.zeros((len(tensors[f"src.{i}"]), 2), dtype=np.int64))
-        for i in range(len(tensors) // 2)
-    ]
+    batches = [restored(tensors[f"src.{i}"], tensors[f"tgt.{i}"]) for i in range(len(tensors) // 2)]
     largest, *some = batches
     step = who.step(TransformerConfig(**sizes), One(largest))
     step(largest)
@@ -193,6 +193,12 @@ def child(who: Contestant, sizes: dict[str, Any], file: Path) -> None:
         print((peak_memory() or 0) / 2**20, flush=True)
 
 
+def restored(*columns: torch.Tensor) -> Batch:
+    """A batch of these columns."""
+    lengths = torch.stack([(column != PAD).sum(1) for column in columns], dim=1)
+    return Batch(columns, lengths, np.zeros((len(lengths), 2), dtype=np.int64))
+
+
 def race(
     sizes: dict[str, Any], everyone: list[Contestant], largest: Batch, batches: list[Batch], rounds: int, threads: int
 ) -> tuple[Seconds, list[float]]:
@@ -200,7 +206,7 @@ def race(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "batches.safetensors"
         named = [(f"{side}.{i}", one) for i, batch in enumerate([largest, *batches])
-                 for side, one in (("src", batch.src), ("tgt", batch.tgt))]  # fmt: skip
+                 for side, one in zip(("src", "tgt"), batch.columns, strict=True)]  # fmt: skip
         save_file({name: tensor.clone() for name, tensor in named}, file)  # growth gives one batch several times
         runs = {str(who): Apart(who, sizes, file, threads) for who in everyone}
         seconds = by_turns(runs, rounds)
@@ -214,7 +220,7 @@ def measure(sizes: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
     everyone, c = contestants(asked.precision, asked.peers), TransformerConfig(**sizes)
     pairs, data = multi30k()
     with tempfile.TemporaryDirectory() as folder:
-        batches: Batches = batched(pairs, Path(folder))
+        batches = batched(pairs, Path(folder))
         some = [batch for batch, _ in itertools.islice(batches.stream(), asked.steps)]
         seconds, memory = race(sizes, everyone, batches.largest(), some, asked.rounds, asked.threads)
     ceiling = {precision: gemm(precision) for precision in dict.fromkeys(who.precision for who in everyone)}

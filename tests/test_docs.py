@@ -19,7 +19,7 @@ from qkv.documents import FORMATS
 from qkv.models import MODELS, PRESETS, TransformerConfig
 from qkv.objectives import OBJECTIVES, Translation
 from qkv.positions import POSITIONS
-from qkv.text import READERS
+from qkv.text import PAIRS
 from qkv.text.doctor import Rules
 from qkv.text.tokenizer import TOKENIZERS
 from qkv.training import SCHEDULES, DataConfig, Settings, TrainingConfig
@@ -30,7 +30,7 @@ PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted(DOCS.glo
 ROOMS = ["text", "data", "positions", "attention", "layers", "models", "objectives", "training", "decoding",
          "convert", "documents", "evaluation", "look", "serving", "config", "model-folder"]  # fmt: skip
 TABLES: list[tuple[str, Mapping[str, Any]]] = [
-    ("text", READERS),
+    ("text", PAIRS),
     ("text", TOKENIZERS),
     ("documents", FORMATS),
     ("positions", POSITIONS),

@@ -1,15 +1,49 @@
 """qkv (queries, keys, values): train a Transformer on your own sentence pairs, translate with it, look inside it."""
 
-from qkv.memory import no_collection
-
-with no_collection():  # torch is here 0.2 s sooner
-    from qkv.decoding import Translated, Translator
-    from qkv.engines import load_translator as load
-    from qkv.errors import InputError
-    from qkv.look import record_attention
-    from qkv.tasks import train
-    from qkv.training import Trained
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = ["InputError", "Trained", "Translated", "Translator", "load", "record_attention", "train"]
+# Each public name and where it is. It is imported when it is first used, and torch with it: `import qkv` is light.
+NAMES = {
+    "InputError": "qkv.errors",
+    "Trained": "qkv.training",
+    "Translated": "qkv.decoding",
+    "Translator": "qkv.decoding",
+    "compare": "qkv.comparing",
+    "load": "qkv.opening",
+    "record_attention": "qkv.look",
+    "train": "qkv.training",
+}
+
+if TYPE_CHECKING:  # the same for readers of types
+    from qkv.comparing import compare
+    from qkv.decoding import Translated, Translator
+    from qkv.errors import InputError
+    from qkv.look import record_attention
+    from qkv.opening import load
+    from qkv.training import Trained, train
+
+__all__ = [
+    "InputError",
+    "Trained",
+    "Translated",
+    "Translator",
+    "compare",
+    "load",
+    "record_attention",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """PEP 562: a public name that nobody has used yet."""
+    if name not in NAMES:
+        raise AttributeError(f"module 'qkv' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(NAMES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *NAMES})

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from qkv.decoding import Translator
-from qkv.engines import load_translator
 from qkv.errors import InputError, nearest
 from qkv.evaluation import ErrorRates, error_rates
 from qkv.files import write_text
 from qkv.look import draw, look_at
+from qkv.opening import load_translator
+from qkv.tasks.corpus import hashed
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import train
 from qkv.training.display import Display, duration
-from qkv.training.prepare import lot
 from qkv.training.run import check_out
 
 Dictionary = dict[str, list[list[str]]]  # word -> its pronunciations
@@ -37,23 +37,23 @@ SIZES: dict[str, dict[str, Any]] = {  # about a million parameters each
 }  # fmt: skip
 
 
-def run(out: Path, *, model: str, minutes: float, words: list[str], seed: int, restart: bool) -> int:
+def run(out: Path, *, architecture: str, minutes: float, words: list[str], seed: int, restart: bool) -> int:
     """Train, measure, say some words, draw a picture."""
     say = Display().say
     spoken = [word.lower() for word in words] or UNSEEN + own_name()
     for word in spoken:
         if not WORD.fullmatch(word):
             raise InputError(f"{word!r} cannot be said; give words of the letters a to z")
-    if model not in SIZES:
-        raise InputError(f"unknown model {model!r}; {nearest(model, SIZES)}")
+    if architecture not in SIZES:
+        raise InputError(f"unknown architecture {architecture!r}; {nearest(architecture, SIZES)}")
     check_out(out)
     dictionary = read_dictionary()
-    test = {w: p for w, p in dictionary.items() if lot("test", w) < TEST_SHARE or w in UNSEEN or w in spoken}
+    test = {w: p for w, p in dictionary.items() if hashed("test", w) < TEST_SHARE or w in UNSEEN or w in spoken}
     known = {w: p for w, p in dictionary.items() if w not in test}
     say(f"{len(known):,} words to learn from, {len(test):,} words that the model never sees until it is measured")
     trained = train(
         write_pairs(out / "data" / "train.tsv", known), out=out, source="letters", target="phonemes",
-        restart=restart, **settings(out, known, model, minutes, seed),
+        restart=restart, **settings(out, known, architecture, minutes, seed),
     )  # fmt: skip
     if trained.stopped == "interrupted":
         return 130
@@ -94,20 +94,20 @@ def write_pairs(path: Path, dictionary: Dictionary) -> Path:
     return path
 
 
-def settings(out: Path, known: Dictionary, model: str, minutes: float, seed: int) -> dict[str, Any]:
+def settings(out: Path, known: Dictionary, architecture: str, minutes: float, seed: int) -> dict[str, Any]:
     """A small model with a vocabulary of letters and whole phonemes."""
     lines = sorted({phoneme for several in known.values() for phonemes in several for phoneme in phonemes})
     tokenizer = Tokenizer.train(lines, vocab_size=1000, alphabet="abcdefghijklmnopqrstuvwxyz' ")
     tokenizer.save(out / "data" / "tokenizer.json")
     long = minutes > 10
-    optimizer, rate = ("muon", 6e-3) if model == "transformer" else ("adamw", 3e-3)
+    optimizer, rate = ("muon", 6e-3) if architecture == "transformer" else ("adamw", 3e-3)
     return {
         "data": {
             "tokenizer": str(out / "data" / "tokenizer.json"), "batch_tokens": 2048, "seed": seed,
             "held_out": VALID_WORDS,
         },
-        "architecture": model,
-        "model": SIZES[model] | ({"dropout": 0.1} if long else {}),
+        "architecture": architecture,
+        "model": SIZES[architecture] | ({"dropout": 0.1} if long else {}),
         "objective": {"label_smoothing": 0.1 if long else 0.0},
         "training": {
             "minutes": minutes, "optimizer": optimizer, "learning_rate": rate * 2 / 3 if long else rate,

@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from qkv.config import from_tree, to_tree
-from qkv.convert import NORMS, Foreign, read_hugging_face
+from qkv.convert import FAMILIES, Foreign
 from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_with
-from qkv.models import MODELS, Model
+from qkv.models import MODELS, Backbone, Headed, Model
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 VERSION = 1  # of the folder's layout; a folder from a later one is refused
@@ -27,6 +27,22 @@ class Loaded:
     model: Model
     tokenizer: Tokenizer
     about: dict[str, Any]  # everything of config.json that is not the model's: languages, training figures
+    folder: Path | None = None
+
+
+class RunFolder:
+    """Where a training run keeps things: all of it in `training`, inside the model folder that it writes."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = Path(out)
+        self.place = self.out / "training"
+        self.recipe = self.place / "recipe.toml"
+        self.corpus = self.place / "data"
+        self.checkpoints = self.place / "checkpoints"
+        self.log = self.place / "log.jsonl"
+        self.curves = self.place / "curves.png"
+        self.baselines = self.place / "baselines.json"
+        self.results = self.out / "results.json"
 
 
 def save(folder: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any]) -> None:
@@ -36,8 +52,8 @@ def save(folder: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any]
             f"cannot write {folder}: a model with another tokenizer than qkv's own stays in the folder it came from; "
             "use it there, or qkv export"
         )
-    name = next(name for name, kind in MODELS.items() if type(model) is kind)
-    settings = to_tree(model.config)
+    name, settings = origin(model)
+    head = {"head": model.head_text} if isinstance(model, Headed) else {}
     write_json(
         folder / "config.json",
         {
@@ -45,7 +61,8 @@ def save(folder: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any]
             "qkv_version": VERSION,
             "tokenizer": tokenizer.fingerprint,
             **about,
-            name: settings,
+            **head,
+            name: to_tree(settings),
         },
     )
     tokenizer.save(folder / "tokenizer.json")
@@ -66,16 +83,17 @@ def save(folder: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any]
 def load(folder: Path, device: str = "cpu") -> Loaded:
     """Model and tokenizer, checked against each other; nothing in the folder is ever executed.
 
-    A folder as transformers saves a Marian or Pegasus model is read too.
+    A folder that transformers saved is read too, if its family is one of convert.FAMILIES.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"no model folder at {folder}; give the folder that `qkv train --out` wrote")
     about = read_config(folder)
     path = folder / "model.safetensors"
-    if about["model_type"] in NORMS:
-        found = read_hugging_face(folder, about, load_weights(path))
-        return Loaded(made("transformer", found.config, found.weights, path, device), found.tokenizer, found.about)
+    if (read := FAMILIES.get(about["model_type"])) is not None:
+        found = read(folder, about, load_weights(path))
+        model = made(found.architecture, found.config, found.weights, path, device)
+        return Loaded(model, found.tokenizer, found.about, folder)
     name = str(about.pop("model_type")).removeprefix("qkv-")
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     fingerprint = about.pop("tokenizer", None)
@@ -89,13 +107,16 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
             f"{folder}: the vocabulary has {len(tokenizer)} entries but the model expects {config.vocab_size}; "
             "copy the whole model folder again"
         )
-    return Loaded(made(name, config, load_weights(path), path, device), tokenizer, about)
+    model = made(name, config, load_weights(path), path, device, str(about.pop("head", "")))
+    return Loaded(model, tokenizer, about, folder)
 
 
-def made(name: str, config: Any, tensors: dict[str, Tensor], path: Path, device: str) -> Model:
-    """The model that `config` describes, with the tensors of `path`."""
+def made(name: str, config: Any, tensors: dict[str, Tensor], path: Path, device: str, head: str = "") -> Model:
+    """The model that `config` describes, perhaps with a head on it, with the tensors of `path`."""
     try:
         model = MODELS[name](config)
+        if head and isinstance(model, Backbone):
+            model = Headed(model, head)
     except (RuntimeError, MemoryError):  # sizes that no memory holds; a digit too many is enough
         raise InputError(f"{path.parent}/config.json asks for a model that is too large for this machine") from None
     fill(model, tensors, path)
@@ -110,7 +131,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         )
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        if about["model_type"] in NORMS:
+        if about["model_type"] in FAMILIES:
             return dict(about)
         name = str(about["model_type"]).removeprefix("qkv-")
         version = int(about.pop("qkv_version"))
@@ -158,3 +179,42 @@ def fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
                     f"config.json expects {tuple(parameter.shape)}"
                 )
             parameter.copy_(tensors[name])
+
+
+def start_from(model: nn.Module, start: Loaded, where: str) -> tuple[list[str], list[str]]:
+    """Give a model the weights of another: the names of those that were taken, and of those that are new.
+
+    A backbone fits whatever stands on it. A table with more rows than the old one keeps the old rows as its first.
+    """
+    theirs = {bare(name): value for name, value in start.model.named_parameters()}
+    taken, new = list[str](), list[str]()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            given = theirs.get(bare(name))
+            if given is None:
+                new.append(name)
+                continue
+            rows = len(given) if given.dim() else 0
+            if parameter.shape[1:] != given.shape[1:] or (parameter.dim() and len(parameter) < rows):
+                raise InputError(
+                    f"{where}: its {name} has the shape {tuple(given.shape)}, and here it would be "
+                    f"{tuple(parameter.shape)}; start with the sizes of that model, or leave --start out"
+                )
+            parameter[:rows] = given.to(parameter) if parameter.dim() else given
+            taken.append(name)
+            if parameter.dim() and len(parameter) > rows:
+                new.append(f"{len(parameter) - rows} rows of {name}")
+    if not taken:
+        raise InputError(f"{where} holds nothing that this model could begin with; start from a model of the same kind")
+    return taken, new
+
+
+def bare(name: str) -> str:
+    """A parameter's name without the backbone that it is in."""
+    return name.removeprefix("backbone.")
+
+
+def origin(model: Model) -> tuple[str, Any]:
+    """The architecture of a model, or of the backbone that it stands on, and its settings."""
+    model = model.backbone if isinstance(model, Headed) else model
+    return next(name for name, kind in MODELS.items() if type(model) is kind), model.config

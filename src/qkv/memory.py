@@ -1,19 +1,16 @@
 """The memory of this process: how much it has used, and that what is freed is used again."""
 
 import ctypes
-import gc
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+import torch
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # malloc.h
 
 
 def peak_memory() -> int | None:
     """Bytes: of the GPU where there is one, else of this process so far; None where the system does not tell."""
-    import torch  # here, since it is imported itself within no_collection()
-
     if torch.cuda.is_available() and (most := torch.cuda.max_memory_allocated()):
         return most
     status = Path("/proc/self/status")
@@ -41,15 +38,3 @@ def keep_freed_memory() -> None:
         return
     for option, value in ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 2**26)):
         mallopt(option, value)
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Within, Python does not look for circles of garbage: of all the objects that an import makes, hardly any is."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -68,6 +68,39 @@ def test_a_padded_row_equals_the_row_alone(spec: str) -> None:
         close(dirty[row, :length], alone[0])
 
 
+@pytest.mark.parametrize("length", [S, SHORT + 16])  # the plain form and the fused one
+@pytest.mark.parametrize("spec", fitting("encoder"))
+def test_a_row_padded_in_front_equals_the_row_alone(spec: str, length: int) -> None:
+    """Places are counted in each row from its first real token: text that stands elsewhere is the same text."""
+    attend, x, sentence = attention(spec, "encoder"), draw(B, length, D), torch.arange(length).expand(B, length) // 4
+    starts = (0, 5, length - 1)
+    real = torch.arange(length) >= torch.tensor(starts)[:, None]
+    at = Places.counted(real, length, sentence=sentence)
+    together = attend(x.masked_fill(~real[:, :, None], 50.0), at, mask=real[:, None, None])
+    for row, start in enumerate(starts):
+        alone = Places.span(0, length - start, CPU, sentence=sentence[row : row + 1, start:])
+        close(together[row, start:], attend(x[row : row + 1, start:], alone)[0])
+
+
+@pytest.mark.parametrize("spec", fitting("memory"))
+def test_queries_of_each_row_over_a_memory(spec: str) -> None:
+    attend, x, memory = attention(spec, "memory"), draw(B, T, D), draw(B, S, D, seed=2)
+    starts = torch.tensor([0, 2, 4])[:, None]
+    place = starts + torch.arange(T)
+    together = attend(x, Places(query=place, key=place), memory=memory)
+    for row in range(B):
+        alone = Places(query=place[row], key=place[row])
+        close(together[row], attend(x[row : row + 1], alone, memory=memory[row : row + 1])[0])
+
+
+@pytest.mark.parametrize("length", [S, SHORT + 16])
+@pytest.mark.parametrize("spec", fitting("decoder"))
+def test_without_a_mask_a_causal_attention_hides_the_future_itself(spec: str, length: int) -> None:
+    attend, x = attention(spec, "decoder"), draw(B, length, D)
+    at = Places.span(0, length, CPU, causal=True)
+    close(attend(x, at), attend(x, at, mask=causal(at)))
+
+
 @pytest.mark.parametrize("spec", fitting("decoder"))
 def test_one_token_at_a_time_equals_all_at_once(spec: str) -> None:
     attend, x, seen = attention(spec, "decoder"), draw(B, T, D), KeyValues()

@@ -1,5 +1,6 @@
 """The other commands: score, list, info, average, check; and the help of all."""
 
+import inspect
 import json
 import shlex
 from collections.abc import Callable
@@ -13,35 +14,21 @@ from safetensors.torch import load_file
 import qkv as package
 from qkv import cli
 from qkv.attention import ATTENTIONS, SCORES, STRUCTURES
+from qkv.cli.explain import EXAMPLE
+from qkv.cli.shortlist import shortlist_
+from qkv.engines.shortlist import make_shortlist
 from qkv.evaluation import score
+from qkv.look.steps import WORDS
 from qkv.models import MODELS
 from qkv.objectives import OBJECTIVES
 from qkv.positions import POSITIONS
+from qkv.tasks import TASKS
+from qkv.text.tokenizer import TOKENIZERS
 from qkv.training import SCHEDULES
+from qkv.training.averaging import AVERAGES
 
 Run = Callable[..., Any]
 Pairs = list[tuple[str, str]]
-COMMANDS = [
-    "train",
-    "translate",
-    "score",
-    "list",
-    "info",
-    "average",
-    "check",
-    "demo",
-    "why",
-    "compare",
-    "explain",
-    "predict",
-    "shortlist",
-    "quantize",
-    "export",
-    "serve",
-    "look",
-    "picture",
-    "align",
-]
 RECIPES = [path.stem for path in (Path(__file__).parents[2] / "recipes").glob("*.toml")]
 
 
@@ -80,7 +67,10 @@ def test_score_equals_the_scores_of_the_same_lines(
         ("attention", [*ATTENTIONS, *SCORES, *STRUCTURES]),
         ("models", MODELS),
         ("objectives", OBJECTIVES),
+        ("tasks", TASKS),
+        ("tokenizers", TOKENIZERS),
         ("schedules", SCHEDULES),
+        ("averages", AVERAGES),
         ("recipes", RECIPES),
     ],
 )
@@ -141,33 +131,48 @@ def test_check_tells_what_training_would_drop(qkv: Run, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("form", [["--model", "recurrent"], ["--model=recurrent"]])
+@pytest.mark.parametrize("command", [["train", "missing.tsv"], ["demo", "--say", "2001"]])
+def test_the_old_name_of_an_architecture_still_serves_and_says_the_new_one(
+    command: list[str], form: list[str], qkv: Run
+) -> None:
+    called, given, _ = cli.application().parse_args(cli.spell_out([*command, *form]))
+    assert (called.__name__, given.arguments["architecture"]) == (command[0], "recurrent")
+    said, sentence = qkv(*command, *form).err.splitlines()
+    assert said == "--model recurrent is now --architecture recurrent; the next version has no other"
+    assert sentence == qkv(*command, "--architecture", "recurrent").err.strip(), "and nothing else is different"
+
+
 def test_help_and_version(qkv: Run) -> None:
     for flags in (["--help"], ["-h"], []):
         result = qkv(*flags)
         assert result.code == 0
-        assert all(f" {command} " in result.out for command in COMMANDS)
+        assert all(f" {command} " in result.out for command in cli.COMMANDS)
         assert "\n  qkv train pairs.tmx --from en --to de" in result.out
     assert qkv("--version").out == f"{package.__version__}\n"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", cli.COMMANDS)
 def test_the_help_of_a_command_has_examples_that_can_be_typed(command: str, qkv: Run) -> None:
     result = qkv(command, "--help")
     assert result.code == 0
     about = result.out.partition("For example:\n")[2].partition("\n\n")[0]
-    examples = [line.rpartition("| ")[2] for line in about.splitlines()]  # behind a pipe, if there is one
+    examples = [line.rpartition("| ")[2].partition(" >")[0] for line in about.splitlines()]  # without the shell's pipes
     assert examples
     for example in examples:
         name, *arguments = shlex.split(example)
         assert (name, arguments[0]) == ("qkv", command)
-        called, _, _ = cli.app.parse_args(cli.spell_out(arguments), exit_on_error=False, print_error=False)
+        called, _, _ = cli.application().parse_args(cli.spell_out(arguments), exit_on_error=False, print_error=False)
         assert called.__name__.rstrip("_") == command
-
-
-def test_all_commands_are_tested_here() -> None:
-    cli.join([])
-    assert {name for name in cli.app if not name.startswith("-")} == set(COMMANDS) == set(cli.COMMANDS)
 
 
 def test_python_dash_m(shell: Run) -> None:
     assert shell("--version").out == f"{package.__version__}\n"
+
+
+def test_defaults_that_are_written_twice_are_equal() -> None:
+    """A command's signature imports no torch, so it repeats them."""
+    theirs = inspect.signature(make_shortlist).parameters
+    for name in ("frequent", "each"):
+        assert inspect.signature(shortlist_).parameters[name].default == theirs[name].default
+    assert " ".join(WORDS) == EXAMPLE

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import qkv as package
-from qkv.cli.picture import PICTURES
 from qkv.decoding.alignment import align
+from qkv.why.pictures import PICTURES
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib; pip install 'qkv[look]'")
 from PIL import Image

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.convert.ctranslate2 import write_ctranslate2
-from qkv.convert.hugging_face import in_halves, write_hugging_face
+from qkv.convert.families.marian import in_halves, write_hugging_face
 from qkv.convert.onnx import OnnxModel, write_onnx
 from qkv.decoding import Hypothesis, Plain, Search, beam_search, greedy, padded
 from qkv.decoding.translator import longest_targets

@@ -120,7 +120,7 @@ def test_other_commands_and_engines_open_it_too(tmp_path: Path) -> None:
 
 def test_our_own_export_comes_back(model_folder: Path, model: Transformer, tokenizer: Tokenizer) -> None:
     """What is written for others is read again: languages, text and translations."""
-    from qkv.convert.hugging_face import write_hugging_face
+    from qkv.convert.families.marian import write_hugging_face
 
     place = model_folder.parent / "theirs"
     place.mkdir()
@@ -155,7 +155,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "no weights": (lambda p: (p / "model.safetensors").unlink(), "model.safetensors is missing"),
     "half a tokenizer": (lambda p: (p / "tokenizer.json").write_text("{"), "tokenizer.json is damaged"),
     "no end": (lambda p: tokenizer_of(p, post_processor=None), r"puts the ids \[\] behind a text and not the end 0"),
-    "an activation": (lambda p: change(p, activation_function="gelu_new"), "'gelu_new' is unknown to qkv; did you"),
+    "an activation": (lambda p: change(p, activation_function="quick_gelu"), "'quick_gelu' is unknown to qkv; did you"),
     "two widths": (lambda p: change(p, decoder_ffn_dim=32), "encoder_ffn_dim=24 and decoder_ffn_dim=32 must be the"),
     "an id": (lambda p: change(p, eos_token_id=V), f"eos_token_id={V} is no id below vocab_size={V}"),
     "several ends": (lambda p: change(p, eos_token_id=[0, 1]), "eos_token_id"),

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from qkv import folder
-from qkv.engines import ENGINES, load_translator, open_engine
+from qkv.engines import ENGINES, open_engine
 from qkv.engines.lean_engine import Lean
 from qkv.errors import InputError
 from qkv.models import Recurrent, RecurrentConfig, Transformer, TransformerConfig
+from qkv.opening import load_translator
 from qkv.text.tokenizer import Tokenizer
 
 TEXTS = ["two dogs play in the snow", "a man rides a red bicycle", "zwei Hunde spielen im Schnee", "ein Mann fährt"]

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from qkv import folder
-from qkv.data import Corpus, write_shards
+from qkv.data import Rows, RowsOnDisk, write_rows
 from qkv.decoding import Search, beam_search, greedy, padded
 from qkv.decoding.translator import longest_targets
-from qkv.engines import load_translator
 from qkv.engines.lean_engine import Lean
 from qkv.engines.quantize import int8_engine, quantize
 from qkv.engines.shortlist import FILE, ROUNDS, Shortlist, Shortlisted, lexicon, load, make_shortlist, save
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig
-from qkv.text.tokenizer import EOS, UNK, Tokenizer
+from qkv.opening import load_translator
+from qkv.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
 WORDS = 20  # of the trained model of conftest.py
 PAIRS = [("two dogs play", "zwei Hunde spielen"), ("two men", "zwei Männer"), ("men play", "Männer spielen"),
@@ -166,10 +166,12 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     place = tmp_path_factory.mktemp("data") / "train"
-    write_shards(place, PAIRS, tokenizer, count=len(PAIRS), max_length=50, shard_pairs=4)
-    return Corpus.open(place, tokenizer.fingerprint)
+    rows = [([*tokenizer.encode(a), EOS], [BOS, *tokenizer.encode(b), EOS]) for a, b in PAIRS]
+    sizes = {"vocab_size": len(tokenizer), "fingerprint": tokenizer.fingerprint, "count": len(rows)}
+    write_rows(place, rows, columns=2, shard_rows=4, **sizes)
+    return RowsOnDisk.open(place, tokenizer.fingerprint)
 
 
 def model_1(pairs: list[tuple[list[int], list[int]]]) -> dict[tuple[int, int], float]:
@@ -190,7 +192,7 @@ def model_1(pairs: list[tuple[list[int], list[int]]]) -> dict[tuple[int, int], f
 
 @pytest.mark.parametrize("at_once", [1, 30, 10**6])
 def test_the_lexicon_is_that_of_model_1(
-    corpus: Corpus, tokenizer: Tokenizer, at_once: int, monkeypatch: pytest.MonkeyPatch
+    corpus: Rows, tokenizer: Tokenizer, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qkv.engines.shortlist.CELLS", at_once)
     assert corpus.shards > 1
@@ -199,7 +201,7 @@ def test_the_lexicon_is_that_of_model_1(
     assert found == pytest.approx(expected)
 
 
-def test_a_list_has_the_frequent_words_and_the_likeliest_others(corpus: Corpus, tokenizer: Tokenizer) -> None:
+def test_a_list_has_the_frequent_words_and_the_likeliest_others(corpus: Rows, tokenizer: Tokenizer) -> None:
     made = make_shortlist(corpus, len(tokenizer), frequent=2, each=1)
     counts: dict[int, int] = defaultdict(int)
     pairs = [(tokenizer.encode(source), tokenizer.encode(target)) for source, target in PAIRS]
@@ -218,14 +220,14 @@ def test_a_list_has_the_frequent_words_and_the_likeliest_others(corpus: Corpus, 
         assert all(rest[t] == pytest.approx(max(rest.values())) for t in listed)
 
 
-def test_only_so_much_is_read(corpus: Corpus, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_much_is_read(corpus: Rows, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = len(lexicon(corpus, len(tokenizer))[0])
     monkeypatch.setattr("qkv.engines.shortlist.MOST", 10)
     assert 0 < len(lexicon(corpus, len(tokenizer))[0]) < whole
 
 
 @pytest.mark.parametrize(("frequent", "each"), [(0, 5), (5, -1)])
-def test_impossible_sizes_are_refused(corpus: Corpus, tokenizer: Tokenizer, frequent: int, each: int) -> None:
+def test_impossible_sizes_are_refused(corpus: Rows, tokenizer: Tokenizer, frequent: int, each: int) -> None:
     with pytest.raises(InputError, match="give 1 or more frequent words and 0 or more for each"):
         make_shortlist(corpus, len(tokenizer), frequent=frequent, each=each)
 
@@ -234,7 +236,7 @@ def test_impossible_sizes_are_refused(corpus: Corpus, tokenizer: Tokenizer, freq
 
 
 @pytest.fixture
-def saved(tmp_path: Path, tokenizer: Tokenizer, corpus: Corpus) -> Path:
+def saved(tmp_path: Path, tokenizer: Tokenizer, corpus: Rows) -> Path:
     torch.manual_seed(1)
     sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_length": 40}
     model = Transformer(TransformerConfig(vocab_size=len(tokenizer), **sizes)).eval()
@@ -243,7 +245,7 @@ def saved(tmp_path: Path, tokenizer: Tokenizer, corpus: Corpus) -> Path:
     return tmp_path / "model"
 
 
-def test_a_folder_keeps_it_and_a_name_chooses_it(saved: Path, corpus: Corpus, tokenizer: Tokenizer) -> None:
+def test_a_folder_keeps_it_and_a_name_chooses_it(saved: Path, corpus: Rows, tokenizer: Tokenizer) -> None:
     made, read = make_shortlist(corpus, len(tokenizer), frequent=3, each=2), load(saved, tokenizer)
     assert all(torch.equal(part, vars(read)[name]) for name, part in vars(made).items())
     translator = load_translator(saved, engine="lean+shortlist")

@@ -11,9 +11,9 @@ import pytest
 
 from qkv import record_attention
 from qkv.decoding import Search, Searcher, Translator
-from qkv.decoding.searcher import CELLS, Found, Wanted, by_length
+from qkv.decoding.searcher import CELLS, Searched, Wanted, by_length
 from qkv.engines.lean_engine import Lean
-from qkv.engines.workers import Workers, can_fork
+from qkv.engines.workers import Processes, can_fork
 from qkv.models import Transformer
 from qkv.text.tokenizer import Tokenizer
 
@@ -36,7 +36,7 @@ def ended(number: int) -> bool:
 
 
 def test_results_come_in_order_and_from_others() -> None:
-    workers = Workers(squared_by, 3)
+    workers = Processes(squared_by, 3)
     found = workers(range(50))
     assert [value for value, _ in found] == [number * number for number in range(50)]
     assert {who for _, who in found} <= set(workers.ids)
@@ -45,7 +45,7 @@ def test_results_come_in_order_and_from_others() -> None:
 
 
 def test_work_of_a_worker_that_was_killed_is_done_here() -> None:
-    workers = Workers(squared_by, 2)
+    workers = Processes(squared_by, 2)
     workers(range(4))
     os.kill(workers.ids[0], signal.SIGKILL)
     found = workers(range(30))
@@ -55,7 +55,7 @@ def test_work_of_a_worker_that_was_killed_is_done_here() -> None:
 
 
 def test_an_error_shows_itself_here_and_the_worker_goes_on() -> None:
-    workers = Workers(squared_by, 1)
+    workers = Processes(squared_by, 1)
     with pytest.raises(ValueError, match="-3 is below 0"):
         workers([1, -3, 2])
     assert workers([5]) == [[25, workers.ids[0]]]
@@ -63,7 +63,7 @@ def test_an_error_shows_itself_here_and_the_worker_goes_on() -> None:
 
 
 def test_workers_end_with_the_one_they_work_for() -> None:
-    workers = Workers(squared_by, 2)
+    workers = Processes(squared_by, 2)
     ids = list(workers.ids)
     workers([1])
     assert not any(ended(number) for number in ids)
@@ -77,7 +77,7 @@ def test_workers_end_with_a_process_that_was_killed() -> None:
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        workers = Workers(squared_by, 3)
+        workers = Processes(squared_by, 3)
         os.write(writing, " ".join(map(str, workers.ids)).encode())
         signal.pause()
     ids = [int(number) for number in os.read(reading, 1000).split()]
@@ -97,7 +97,7 @@ def translator(model: Transformer) -> Translator:
     return Translator(model, tokenizer, {}, Lean(model), workers=3)
 
 
-def search(searcher: Searcher, sources: list[list[int]], how: Search) -> list[Found]:
+def search(searcher: Searcher, sources: list[list[int]], how: Search) -> list[Searched]:
     return searcher.search(sources, [len(row) + 50 for row in sources], how)
 
 
@@ -108,7 +108,7 @@ def test_what_workers_find_is_what_is_found_here(translator: Translator, sources
     batches = by_length([len(row) + 1 for row in many], CELLS // how.beam, searcher.workers)
     assert len(batches) > 3
     found = search(searcher, many, how)
-    assert isinstance(searcher.open_workers(), Workers)
+    assert isinstance(searcher.open_workers(), Processes)
     for batch in batches:
         expected = searcher.decode([Wanted(many[i], len(many[i]) + 50, (i,)) for i in batch], how)
         assert [found[i] for i in batch] == expected

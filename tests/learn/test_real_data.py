@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from qkv import demo
-from qkv.engines import load_translator
 from qkv.evaluation import score
+from qkv.opening import load_translator
 from qkv.training import train
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))

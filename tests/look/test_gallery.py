@@ -15,7 +15,6 @@ import itertools
 
 from PIL import Image
 
-from qkv.cli.picture import PICTURES
 from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.look import record_attention
@@ -34,6 +33,7 @@ from qkv.models import (
     count_parameters,
 )
 from qkv.text.tokenizer import BOS, EOS, Tokenizer
+from qkv.why.pictures import PICTURES
 
 ANIMAL = "The animal didn't cross the street because it was too tired"
 TOKENIZER = Tokenizer.train([ANIMAL, "knowledge is power"] * 3, vocab_size=340, alphabet='狗吃饭"$')

@@ -13,11 +13,11 @@ from qkv import cli, folder
 from qkv.attention import ATTENTIONS, SCORES
 from qkv.config import from_tree
 from qkv.decoding import beam_search
-from qkv.engines import load_translator
 from qkv.errors import InputError
 from qkv.look import look_at, record_attention
 from qkv.models import Convolutional, ConvolutionalConfig, count_parameters
 from qkv.objectives import Translation
+from qkv.opening import load_translator
 from qkv.positions import POSITIONS
 from qkv.text.tokenizer import Tokenizer
 
@@ -400,7 +400,7 @@ def test_the_same_commands_train_it_go_on_translate_and_score(
     for side, name in enumerate(("test.num", "test.en")):
         Path(name).write_text("".join(f"{pair[side]}\n" for pair in pairs[::9]), encoding="utf-8")
     flags = (
-        "pairs.tsv --from num --to en --model convolutional --model.d-model 32 --model.encoder-layers 1 "
+        "pairs.tsv --from num --to en --architecture convolutional --model.d-model 32 --model.encoder-layers 1 "
         "--model.decoder-layers 2 --model.dropout 0.1 --data.vocab-size 300 --data.batch-tokens 256 "
         "--training.schedule constant --training.learning-rate 0.01 --training.bleu-sentences 3 --training.threads 1 "
         "--training.validate-every 30 --training.precision float32"

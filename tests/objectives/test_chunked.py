@@ -160,7 +160,7 @@ def test_two_readings_pulled_together_equal_the_plain_form(form: Form, cells: in
 
     found, _ = chunked_cross_entropy(
         torch.cat([first, second]), weight, bias, labels.repeat(2),
-        smoothing=0.1, form=form, pad=0, agreement=3.5, cells=cells,
+        smoothing=0.1, form=form, pad=0, r_drop=3.5, cells=cells,
     )  # fmt: skip
     torch.testing.assert_close(found, expected)
     for a, b in zip(torch.autograd.grad(found, leaves), slopes, strict=True):

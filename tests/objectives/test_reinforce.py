@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from qkv.attention import Choice, build_attention
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Translation
+from qkv.objectives import Asked, Translation
 from qkv.objectives.reinforce import surrogate
 from qkv.positions import Places
 
@@ -19,6 +19,7 @@ CONFIG = TransformerConfig(
 )  # fmt: skip
 SRC = torch.tensor([[5, 6, 7, 2], [8, 2, 0, 0]])
 TGT = torch.tensor([[1, 9, 10, 11, 2], [1, 12, 2, 0, 0]])
+ASKED = Asked({"src": SRC, "tgt": TGT[:, :-1]}, TGT[:, 1:], 6)
 
 
 # -- a toy of four keys, in which the expectation can be written down -------------------------------------------------
@@ -109,8 +110,8 @@ def test_the_loss_is_cross_entropy_and_the_term(model: Transformer) -> None:
     (choice,) = outputs.choices  # one block, one hard attention
     with torch.no_grad():
         choice.baseline.fill_(-2.0)
-    labels = TGT[:, 1:]
-    loss = Translation(label_smoothing=0.0).loss(outputs, labels)
+    labels = ASKED.labels
+    loss = Translation(label_smoothing=0.0).loss(outputs, ASKED)
     per_token = nn.functional.cross_entropy(outputs.logits.transpose(1, 2), labels, ignore_index=0, reduction="none")
     tokens = torch.tensor([4, 2])
     reward = -per_token.sum(1) / tokens
@@ -128,7 +129,7 @@ def test_the_scores_of_a_hard_attention_learn_by_the_term_alone(model: Transform
     object.__setattr__(silent, "choices", [])
     names = [attention.get_parameter(f"{name}.weight") for name in ("query", "key")]
     for found, learns in ((silent, False), (outputs, True)):
-        total = Translation().loss(found, TGT[:, 1:]).total
+        total = Translation().loss(found, ASKED).total
         gradients = torch.autograd.grad(total, names, retain_graph=True, allow_unused=True)
         assert all((g is not None and bool(g.any())) == learns for g in gradients)
 
@@ -137,7 +138,7 @@ def test_out_of_training_there_is_no_term(model: Transformer) -> None:
     outputs = model.eval()(SRC, TGT[:, :-1])
     assert not outputs.choices
     before = model.get_parameter("decoder.blocks.0.memory_attention.attend.baseline").clone()
-    loss = Translation(label_smoothing=0.0).loss(outputs, TGT[:, 1:])
+    loss = Translation(label_smoothing=0.0).loss(outputs, ASKED)
     torch.testing.assert_close(loss.total, loss.parts["likelihood"])
     assert torch.equal(model.get_parameter("decoder.blocks.0.memory_attention.attend.baseline"), before)
 
@@ -148,7 +149,7 @@ def test_every_hard_attention_of_a_model_is_heard() -> None:
     model = Transformer(TransformerConfig(**everywhere))
     outputs = model(SRC, TGT[:, :-1])
     assert len(outputs.choices) == 1 + 2 * 2
-    Translation().loss(outputs, TGT[:, 1:]).total.backward()
+    Translation().loss(outputs, ASKED).total.backward()
     for name, parameter in model.named_parameters():
         if name.endswith(("query.weight", "key.weight")):
             assert parameter.grad is not None, name

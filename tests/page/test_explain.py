@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from qkv.engines import load_translator
 from qkv.look.explain import explain
 from qkv.look.page import number, save
 from qkv.look.steps import Step, worked_example
+from qkv.opening import load_translator
 
 Open = Callable[..., Any]
 TEXT = "1 4 <i>&"

@@ -84,6 +84,35 @@ def test_a_row_alone_equals_the_row_in_a_batch(spec: str) -> None:
 
 
 @pytest.mark.parametrize("length", [T, 70])  # the plain form of attention, and the fused one
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_row_padded_in_front_equals_the_row_alone(spec: str, is_causal: bool, length: int) -> None:
+    """Places are counted in each row from its first real token: text that stands elsewhere is the same text."""
+    encoder, x, whole, starts = stack(spec), draw(B, length, D), trees(length), (0, 3, length - 1)
+    real = torch.arange(length) >= torch.tensor(starts)[:, None]
+    at = Places.counted(real, length, causal=is_causal, tree=whole)
+    mask = real[:, None, None] & causal(at) if is_causal else real[:, None, None]
+    together = encoder(x.masked_fill(~real[:, :, None], 50.0), at, mask)
+    for row, start in enumerate(starts):
+        own = slice(row, row + 1), slice(start, None)
+        tree = Tree(whole.depth[own], whole.relation[*own, start:])
+        alone = Places.span(0, length - start, CPU, causal=is_causal, tree=tree)
+        close(together[row, start:], encoder(x[own], alone, causal(alone) if is_causal else None)[0])
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_rows_may_have_other_distances(spec: str) -> None:
+    """As in a permutation, or in a text with gaps: each row has places of its own."""
+    encoder, x, whole = stack(spec), draw(B, T, D), trees(T)
+    place = torch.stack([torch.arange(T), 3 * torch.arange(T), torch.tensor([3, 0, 6, 1, 5, 2, 4])])
+    together = encoder(x, Places(query=place, key=place, tree=whole), None)
+    for row in range(B):
+        tree = Tree(whole.depth[row : row + 1], whole.relation[row : row + 1])
+        alone = Places(query=place[row], key=place[row], tree=tree)
+        close(together[row : row + 1], encoder(x[row : row + 1], alone, None))
+
+
+@pytest.mark.parametrize("length", [T, 70])  # the plain form of attention, and the fused one
 @pytest.mark.parametrize("spec", SPECS)
 def test_every_precision_gives_the_same(spec: str, length: int) -> None:
     encoder, x, at = stack(spec), draw(B, length, D), places(0, length)

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from qkv.objectives.classification import Classification, DocumentBatch
+from qkv.tasks.classification import Classify, DocumentConfig
 
 from qkv import cli, tasks
 from qkv.errors import InputError
-from qkv.objectives.classification import Classification, DocumentBatch
 from qkv.tasks import baselines
-from qkv.tasks.classification import Classify, DocumentConfig
-from qkv.text.documents import read_documents, sentences
+from qkv.text import read_labelled
+from qkv.text.labelled import sentences
 from qkv.text.tokenizer import Tokenizer
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -30,8 +31,8 @@ def test_columns_are_named_or_two(tmp_path: Path) -> None:
     named.write_bytes(gzip.compress(b"id\ttext\tlabel\n7\tA film.\tpos\n\n8\tNo film.\tneg\n"))
     plain.write_text("pos\tA film.\nneg\tNo film.\n")
     for path in (named, plain):
-        assert [(one.label, one.text) for one in read_documents(path)] == [("pos", "A film."), ("neg", "No film.")]
-    assert [one.where for one in read_documents(named)] == [f"{named} line 2", f"{named} line 4"]
+        assert [(one.label, one.text) for one in read_labelled([path])] == [("pos", "A film."), ("neg", "No film.")]
+    assert [one.place for one in read_labelled([named])] == [f"{named} line 2", f"{named} line 4"]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_a_bad_line_is_named(content: str, told: str, tmp_path: Path) -> None:
     path = tmp_path / "some.tsv"
     path.write_text(content)
     with pytest.raises(InputError) as error:
-        list(read_documents(path))
+        list(read_labelled([path]))
     assert told in str(error.value)
 
 
@@ -62,7 +63,7 @@ def test_sentences_are_those_that_the_data_marks_or_those_of_the_text() -> None:
 def test_real_reviews_are_read_whole() -> None:
     """The counts are those of the set's own description: 200 reviews, as many for as against."""
     path = DATA / "movie-review-polarity" / "valid.tsv.gz"
-    documents = list(read_documents(path))
+    documents = list(read_labelled([path]))
     assert len(documents) == 200
     assert sum(one.label == "pos" for one in documents) == 100
     raw = gzip.decompress(path.read_bytes()).decode()

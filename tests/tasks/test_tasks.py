@@ -136,6 +136,7 @@ def test_without_validation_files_some_documents_are_held_out(train: Path, tmp_p
     """One in ten, the same in every run; none of them is trained on."""
     from qkv.tasks.run import TaskRun
     from qkv.tasks.settings import with_defaults
+
     from qkv.training.display import Display
 
     kind = TASKS["classify"]

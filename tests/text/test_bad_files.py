@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qkv.errors import InputError
-from qkv.text import READERS, read_pairs
+from qkv.text import PAIRS, read_pairs
 
 UNIT = '<tu><tuv xml:lang="{}"><seg>x</seg></tuv><tuv xml:lang="{}"><seg>y</seg></tuv></tu>'
 BODY = f"<body>\n{UNIT.format('EN-US', 'de-DE')}\n</body></tmx>"
@@ -40,7 +40,7 @@ def texts(*paths: Path, source: str | None = "en", target: str | None = "de") ->
     return [(pair.source, pair.target) for pair in read_pairs(paths, source=source, target=target)]
 
 
-@pytest.mark.parametrize("suffix", READERS)
+@pytest.mark.parametrize("suffix", PAIRS)
 def test_the_files_are_good_before_they_are_spoilt(tmp_path: Path, suffix: str) -> None:
     assert texts(write(tmp_path / f"t{suffix}", GOOD_FILES[suffix])) == [("x", "y")]
 
@@ -142,7 +142,7 @@ def test_languages_that_must_be_named(tmp_path: Path, name: str, content: str, s
         texts(write(tmp_path / name, content), source=None, target=None)
 
 
-@pytest.mark.parametrize("suffix", [".en", *READERS])
+@pytest.mark.parametrize("suffix", [".en", *PAIRS])
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [

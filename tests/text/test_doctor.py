@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from qkv.config import from_tree
 from qkv.errors import InputError
 from qkv.text import Pair, read_pairs
-from qkv.text.doctor import Report, Rules, examine, fail_if_unusable, normalise
+from qkv.text.doctor import Report, Rules, examine, fail_if_unusable
+from qkv.text.normalise import normalise
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.text import READERS, Pair, languages, read_pairs
+from qkv.text import PAIRS, Pair, languages, read_pairs
 from qkv.text.lines import BLOCK, read_lines
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
-PAIRS = [("Good day!", "Guten Tag!"), ("A < B & C", "A < B & C, „ja“"), ("See you.", "Bis bald.")]
+EXPECTED = [("Good day!", "Guten Tag!"), ("A < B & C", "A < B & C, „ja“"), ("See you.", "Bis bald.")]
 
 TMX = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE tmx SYSTEM "tmx14.dtd">
@@ -88,7 +88,7 @@ UNIT = '<tu><tuv xml:lang="{}"><seg>x</seg></tuv><tuv xml:lang="{}"><seg>y</seg>
 HEADED = '<tmx><header srclang="{}"/><body>{}</body></tmx>'
 
 FILES = {
-    ".tsv": "".join(f"{source}\t{target}\n" for source, target in PAIRS),
+    ".tsv": "".join(f"{source}\t{target}\n" for source, target in EXPECTED),
     ".csv": 'Good day!,"Guten Tag!"\nA < B & C,"A < B & C, „ja“"\r\n\n"See you.",Bis bald.',
     ".jsonl": '{"source": "Good day!", "target": "Guten Tag!", "id": 1}\n'
     '{"EN-us": "A < B & C", "de": "A < B & C, \\u201eja\\u201c"}\n\n'
@@ -111,14 +111,14 @@ def texts(*paths: Path, source: str | None = "en", target: str | None = "de") ->
 
 
 @pytest.mark.parametrize("gz", ["", ".gz"])
-@pytest.mark.parametrize("suffix", READERS)
+@pytest.mark.parametrize("suffix", PAIRS)
 def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str, gz: str) -> None:
-    assert texts(write(tmp_path / f"corpus{suffix}{gz}", FILES[suffix])) == PAIRS
+    assert texts(write(tmp_path / f"corpus{suffix}{gz}", FILES[suffix])) == EXPECTED
 
 
 def test_formats_are_chained_in_order(tmp_path: Path) -> None:
-    paths = [write(tmp_path / f"corpus{suffix}", FILES[suffix]) for suffix in READERS]
-    assert texts(*paths) == PAIRS * len(READERS)
+    paths = [write(tmp_path / f"corpus{suffix}", FILES[suffix]) for suffix in PAIRS]
+    assert texts(*paths) == EXPECTED * len(PAIRS)
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_without_a_header_the_first_column_is_the_source(tmp_path: Path) -> None
 )
 def test_two_languages_of_a_tmx_need_not_be_named(tmp_path: Path, srclang: str, source: str, target: str) -> None:
     path = write(tmp_path / "t.tmx", TMX.replace('srclang="EN-US"', f'srclang="{srclang}"'))
-    assert texts(path, source=source, target=target) == PAIRS
-    assert texts(path, source="de", target=None) == [(target, source) for source, target in PAIRS]
+    assert texts(path, source=source, target=target) == EXPECTED
+    assert texts(path, source="de", target=None) == [(target, source) for source, target in EXPECTED]
 
 
 def test_the_header_of_a_tmx_may_add_a_region(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_the_language_that_is_asked_for_counts(
 
 
 def test_tmx_in_utf_16(tmp_path: Path) -> None:
-    assert texts(write(tmp_path / "t.tmx", TMX.replace("UTF-8", "UTF-16").encode("utf-16"))) == PAIRS
+    assert texts(write(tmp_path / "t.tmx", TMX.replace("UTF-8", "UTF-16").encode("utf-16"))) == EXPECTED
 
 
 def test_po_plurals_and_odd_characters(tmp_path: Path) -> None:

@@ -29,8 +29,11 @@ MIXED = [
     "two  spaces,\ta tab and\na line",
 ] * 4
 KINDS = {kind: Tokenizer.train(MIXED, kind=kind, vocab_size=600) for kind in TOKENIZERS}
+LOSSLESS = [kind for kind in TOKENIZERS if kind != "wordpiece"]
+COMPOSED = ("bpe", "unigram")  # they write text in its composed form (NFC), and put a space before it
 
 every_kind = pytest.mark.parametrize("tokenizer", KINDS.values(), ids=KINDS)
+every_lossless = pytest.mark.parametrize("tokenizer", [KINDS[kind] for kind in LOSSLESS], ids=LOSSLESS)
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 # Text that is hard in particular: spaces, marks, specials, and characters near those that were learned.
 hard_text = st.lists(
@@ -42,22 +45,27 @@ hard_text = st.lists(
 ).map("".join)
 
 
-@every_kind
+def written(kind: str, text: str) -> str:
+    """A text as a kind of tokenizer writes it."""
+    return unicodedata.normalize("NFC", text) if kind in COMPOSED else text
+
+
+@pytest.mark.parametrize("kind", LOSSLESS)
 @settings(deadline=None)
 @given(text=any_text | hard_text)
-def test_text_comes_back(tokenizer: Tokenizer, text: str) -> None:
-    ids = tokenizer.encode(text)
-    assert tokenizer.decode(ids) == unicodedata.normalize("NFC", text)
-    assert all(UNK < number < len(tokenizer) for number in ids)
+def test_text_comes_back(kind: str, text: str) -> None:
+    ids = KINDS[kind].encode(text)
+    assert KINDS[kind].decode(ids) == written(kind, text)
+    assert all(UNK < number < len(KINDS[kind]) for number in ids)
 
 
-@every_kind
-def test_marks_newer_than_the_library_are_put_in_order(tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_marks_newer_than_the_library_are_put_in_order(kind: str) -> None:
     text = "a\u0598\U0001133b"  # a nukta of Unicode 11 belongs before the accent
-    assert tokenizer.decode(tokenizer.encode(text)) == "a\U0001133b\u0598" == unicodedata.normalize("NFC", text)
+    assert KINDS[kind].decode(KINDS[kind].encode(text)) == "a\U0001133b\u0598" == unicodedata.normalize("NFC", text)
 
 
-@every_kind
+@every_lossless
 @pytest.mark.parametrize("text", [*SPECIALS, "<0x41>", "a</s>b", " <s> x", "<0xE4><0xBD><0xA0>"])
 def test_typed_specials_are_plain_text(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
@@ -75,27 +83,33 @@ def test_a_batch_is_its_texts_one_by_one(tokenizer: Tokenizer, texts: list[str])
     assert tokenizer.decode_batch(rows) == [tokenizer.decode(ids) for ids in rows]
 
 
-@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("kind", LOSSLESS)
 def test_real_lines_come_back(kind: str) -> None:
     folder = DATA / "tatoeba-en-zh"
     if not folder.exists():
         pytest.skip("the English-Chinese Tatoeba set is not on this machine; name its folder in QKV_DATA")
     lines = [line for side in ("en", "zh") for line in (folder / f"valid.{side}").read_text("utf-8").splitlines()]
     tokenizer = Tokenizer.train(lines[::2], kind=kind, vocab_size=2000)
-    assert len(tokenizer) == 2000
-    assert tokenizer.decode_batch(tokenizer.encode_batch(lines)) == [unicodedata.normalize("NFC", x) for x in lines]
+    characters = {letter for line in lines[::2] for letter in line}
+    assert len(tokenizer) == (260 + len(characters) if kind == "characters" else 2000)
+    assert tokenizer.decode_batch(tokenizer.encode_batch(lines)) == [written(kind, line) for line in lines]
 
 
-@every_kind
+@every_lossless
 def test_ids_have_their_fixed_places(tokenizer: Tokenizer) -> None:
     assert tokenizer.pieces(range(4)) == ["<pad>", "<s>", "</s>", "<unk>"]
-    assert tokenizer.pieces([4, 4 + 0x41, 259]) == ["<0x00>", "<0x41>", "<0xFF>"]
+    is_byte_level = tokenizer is KINDS["byte_bpe"]  # whose bytes are letters
+    assert tokenizer.pieces([4, 4 + 0x41, 259]) == [
+        *(["\\x00", "A"] if is_byte_level else ["<0x00>", "<0x41>"]),
+        "<0xFF>",
+    ]
     assert tokenizer.decode([BOS, *tokenizer.encode("fox"), EOS, PAD, PAD]) == "fox"
 
 
 def test_a_character_never_seen_becomes_its_bytes() -> None:
-    for tokenizer in KINDS.values():
-        assert tokenizer.pieces(tokenizer.encode("鬱"))[1:] == ["<0xE9>", "<0xAC>", "<0xB1>"]  # "鬱".encode()
+    for kind in LOSSLESS:
+        pieces = KINDS[kind].pieces(KINDS[kind].encode("鬱"))
+        assert pieces == ["▁"] * (kind in COMPOSED) + ["<0xE9>", "<0xAC>", "<0xB1>"]  # "鬱".encode()
 
 
 def test_merges_are_those_of_the_paper() -> None:
@@ -129,46 +143,61 @@ def test_phonemes_and_letters_are_one_token_each() -> None:
     assert tokenizer.pieces(tokenizer.encode("transformer")) == ["▁", *"transformer"]
 
 
-@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "characters"])
 def test_the_alphabet_is_in_the_vocabulary(kind: str) -> None:
     tokenizer = Tokenizer.train(MIXED, kind=kind, vocab_size=400, alphabet="жЖ")
-    assert tokenizer.pieces(tokenizer.encode("жЖ")) == ["▁", "ж", "Ж"]
+    assert tokenizer.pieces(tokenizer.encode("жЖ")) == ["▁"] * (kind in COMPOSED) + ["ж", "Ж"]
+
+
+def test_characters_are_one_token_each() -> None:
+    tokenizer = Tokenizer.train(["abba\n", "cab "], kind="characters")
+    assert len(tokenizer) == 260 + 5
+    assert tokenizer.pieces(range(260, 265)) == ["a", "b", "\\n", "▁", "c"], "the frequent first, then by their codes"
+    assert tokenizer.pieces(tokenizer.encode("cab b\n")) == ["c", "a", "b", "▁", "b", "\\n"]
+    small = Tokenizer.train(["abba\n", "cab "], kind="characters", vocab_size=262)
+    assert small.pieces(small.encode("bca")) == ["b", "<0x63>", "a"], "what has no room is written by its bytes"
+
+
+PROGRAM = """
+import sys, json
+from qkv.text.tokenizer import TOKENIZERS, Tokenizer
+texts = json.loads(sys.stdin.read())
+for kind in TOKENIZERS:
+    letters = set() if kind == "byte_bpe" else set("żółćabc")
+    print(Tokenizer.train(texts, kind=kind, vocab_size=600, alphabet=letters).fingerprint)
+"""
 
 
 def test_same_texts_same_bytes_in_any_process() -> None:
-    program = (
-        "import sys, json; from qkv.text.tokenizer import Tokenizer; texts, kind = json.loads(sys.stdin.read()); "
-        "print(Tokenizer.train(texts, kind=kind, vocab_size=600, alphabet=set('żółćabc')).fingerprint)"
-    )
-    for kind in TOKENIZERS:
-        asked = json.dumps([MIXED, kind])
-        runs = [
-            subprocess.run(
-                [sys.executable, "-c", program],
-                input=asked,
-                env={**os.environ, "PYTHONHASHSEED": seed},
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout.strip()
-            for seed in ("1", "2")
-        ]
-        here = Tokenizer.train(MIXED, kind=kind, vocab_size=600, alphabet="cbażółć").fingerprint
-        assert runs == [here, here]
+    alphabets = {kind: "" if kind == "byte_bpe" else "cbażółć" for kind in TOKENIZERS}
+    here = [Tokenizer.train(MIXED, kind=kind, vocab_size=600, alphabet=alphabets[kind]) for kind in TOKENIZERS]
+    for seed in ("1", "2"):
+        there = subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            input=json.dumps(MIXED),
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        assert there == [tokenizer.fingerprint for tokenizer in here]
 
 
-@every_kind
+@every_lossless
 def test_a_million_letters_come_back(tokenizer: Tokenizer) -> None:
     for text in ("fox" * 333_333, "我们学习" * 85_000):  # quadratic work would take hours here
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@every_kind
-def test_saved_and_loaded_is_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [*TOKENIZERS, "wordpiece(lowercase=False)"])
+@pytest.mark.parametrize("specials", [[], ["<mask>", "[SEP]"]])
+def test_saved_and_loaded_is_the_same(kind: str, specials: list[str], tmp_path: Path) -> None:
+    tokenizer = Tokenizer.train(MIXED, kind=kind, vocab_size=600, specials=specials)
     tokenizer.save(tmp_path / "tokenizer.json")
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
     assert loaded.fingerprint == tokenizer.fingerprint
     assert loaded.to_str() == tokenizer.to_str()
+    assert (type(loaded.kind), loaded.specials) == (type(tokenizer.kind), tokenizer.specials)
     assert loaded.encode_batch(MIXED) == tokenizer.encode_batch(MIXED)
 
 
@@ -192,6 +221,11 @@ def test_files_that_are_not_ours_are_refused(tmp_path: Path) -> None:
         path.write_text(json.dumps(other))
         with pytest.raises(InputError, match="not a tokenizer that qkv trained"):
             Tokenizer.load(path)
+    spelled = json.loads(Tokenizer.train(MIXED, vocab_size=400, specials=["<mask>"]).to_str())
+    spelled["added_tokens"][0]["content"] = "the"  # which is not where the special tokens are
+    path.write_text(json.dumps(spelled))
+    with pytest.raises(InputError, match="not a tokenizer that qkv trained"):
+        Tokenizer.load(path)
     theirs["model"]["merges"].append(["never", "seen"])
     path.write_text(json.dumps(theirs))
     with pytest.raises(InputError, match="is damaged"):
@@ -209,7 +243,10 @@ def test_mistakes_are_told_in_one_sentence() -> None:
         Tokenizer.train(["a"], vocab_size=100)
     with pytest.raises(InputError, match="not one character"):
         Tokenizer.train(["a"], alphabet=["ab"])
-    with pytest.raises(InputError, match="no text"):
-        Tokenizer.train(["", ""])
+    with pytest.raises(InputError, match="byte_bpe writes every character with its bytes and takes no alphabet"):
+        Tokenizer.train(["a"], kind="byte_bpe", alphabet="a")
+    for kind in TOKENIZERS:
+        with pytest.raises(InputError, match="no text"):
+            Tokenizer.train(["", ""], kind=kind)
     with pytest.raises(InputError, match="do not fit a vocabulary"):
         KINDS["bpe"].decode([len(KINDS["bpe"])])

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from qkv.errors import InputError
-from qkv.text.documents import read_documents
+from qkv.text import read_labelled
+from qkv.text.labelled import sentences
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data")) / "ud-english-ewt"
 WORD = "1\t{}\t_\tX\t_\t_\t0\troot\t_\t_\n\n"
@@ -20,9 +21,9 @@ def test_documents_begin_where_the_treebank_says(tmp_path: Path) -> None:
     first = "# newdoc id = email-a-1\n# text = Hi. I am = Al.\n" + WORD.format("Hi") + WORD.format("Bye")
     second = "# newdoc id = weblog-b\n# text = One. Two.\n" + WORD.format("One")
     path.write_bytes(gzip.compress((first + second).encode()))
-    one, two = read_documents(path)
-    assert (one.label, one.sentences, one.where) == ("email", ["Hi. I am = Al.", "Bye"], f"{path} line 3")
-    assert (two.label, two.sentences) == ("weblog", ["One. Two."]), "the treebank's sentence, not the splitter's two"
+    one, two = read_labelled([path])
+    assert (one.label, sentences(one.text), one.place) == ("email", ["Hi. I am = Al.", "Bye"], f"{path} line 3")
+    assert (two.label, sentences(two.text)) == ("weblog", ["One. Two."]), "not the two of the splitter"
 
 
 @pytest.mark.parametrize(
@@ -37,16 +38,18 @@ def test_documents_without_a_label_are_refused(content: str, told: str, tmp_path
     path = tmp_path / "some.conllu"
     path.write_text(content)
     with pytest.raises(InputError, match=re.escape(told)):
-        list(read_documents(path))
+        list(read_labelled([path]))
 
 
 def test_the_english_web_treebank_is_read_whole() -> None:
     path = DATA / "en_ewt-ud-dev.conllu.gz"
     if not path.exists():
         pytest.skip("the English Web Treebank is not on this machine; name its folder in QKV_DATA")
-    documents = list(read_documents(path))
+    documents = list(read_labelled([path]))
     raw = gzip.decompress(path.read_bytes()).decode()
     assert Counter(one.label for one in documents) == Counter(
         re.findall(r"^# newdoc id = ([a-z]+)-", raw, re.MULTILINE)
     )
-    assert [text for one in documents for text in one.sentences] == re.findall(r"^# text = (.*?) *$", raw, re.MULTILINE)
+    assert [text for one in documents for text in sentences(one.text)] == re.findall(
+        r"^# text = (.*?) *$", raw, re.MULTILINE
+    )

@@ -1,6 +1,5 @@
 """A tiny corpus, and trainers and whole runs on it that take a second or two."""
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,30 +8,16 @@ from typing import Any
 import pytest
 import torch
 
+from kit import Pairs, some_pairs, write_tsv
 from qkv import folder
-from qkv.data import Batches, Corpus, write_shards
+from qkv.data import Buckets, Rows, RowsInMemory
 from qkv.models import Model, Transformer, TransformerConfig
 from qkv.objectives import Translation
+from qkv.tasks.translation import PairsConfig, Translate
+from qkv.text import Pair
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.settings import TrainingConfig
 from qkv.training.trainer import Hooks, Trainer
-
-WORDS = ["red", "green", "blue", "cat", "dog", "house", "tree", "bird", "fish", "sun", "moon", "star", "road", "hill"]
-Pairs = list[tuple[str, str]]
-
-
-def some_pairs(count: int) -> Pairs:
-    """Different sentences of made-up words; the other language writes each word, and their order, backwards."""
-    rng = random.Random(7)
-    sources: dict[str, None] = {}
-    while len(sources) < count:
-        sources[" ".join(rng.choices(WORDS, k=rng.randint(2, 7)))] = None
-    return [(source, source[::-1]) for source in sources]
-
-
-def write_tsv(path: Path, pairs: Pairs) -> Path:
-    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="session")
@@ -67,10 +52,9 @@ def tokenizer(pairs: Pairs) -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory, pairs: Pairs, tokenizer: Tokenizer) -> Corpus:
-    place = tmp_path_factory.mktemp("corpus") / "train"
-    write_shards(place, pairs, tokenizer, count=len(pairs), max_length=100)
-    return Corpus.open(place, tokenizer.fingerprint)
+def rows(pairs: Pairs, tokenizer: Tokenizer) -> Rows:
+    examples = [Pair(source, target, "") for source, target in pairs]
+    return RowsInMemory(Translate(PairsConfig()).encode(examples, tokenizer, {}))
 
 
 @dataclass
@@ -78,7 +62,7 @@ class Workshop:
     """Trainers on the tiny corpus; what they report is kept in `events`."""
 
     tokenizer: Tokenizer
-    corpus: Corpus
+    rows: Rows
     place: Path
     events: list[dict[str, Any]] = field(default_factory=list)
 
@@ -104,7 +88,7 @@ class Workshop:
             self.events.append,
             self.place / out,
         )
-        batches = Batches(self.corpus, tokens, seed=5)
+        batches = Buckets(self.rows, tokens=tokens, seed=5, sizes=(0, 1))
         return Trainer(model or self.model(), Translation(), batches, TrainingConfig(**{**usual, **settings}), hooks)
 
     def named(self, kind: str) -> list[dict[str, Any]]:
@@ -112,17 +96,6 @@ class Workshop:
 
 
 @pytest.fixture
-def workshop(tokenizer: Tokenizer, corpus: Corpus, tmp_path: Path) -> Workshop:
+def workshop(tokenizer: Tokenizer, rows: Rows, tmp_path: Path) -> Workshop:
     torch.set_num_threads(1)
-    return Workshop(tokenizer, corpus, tmp_path)
-
-
-@pytest.fixture(scope="session")
-def weights() -> Callable[[Model], dict[str, torch.Tensor]]:
-    return lambda model: {name: value.detach().clone() for name, value in model.named_parameters()}
-
-
-@pytest.fixture(scope="session")
-def same() -> Callable[[dict[str, torch.Tensor], dict[str, torch.Tensor]], bool]:
-    """Equal to the bit, name by name."""
-    return lambda a, b: a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+    return Workshop(tokenizer, rows, tmp_path)

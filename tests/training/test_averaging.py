@@ -1,12 +1,12 @@
 """Averages of weights: their closed forms, and that a checkpoint brings them back exactly."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from kit import same
 from qkv.config import build
 from qkv.errors import InputError
 from qkv.training.averaging import AVERAGES, LastAverage, NoAverage, RunningAverage, mean
@@ -64,9 +64,7 @@ def test_the_last_n_are_their_mean() -> None:
 
 
 @pytest.mark.parametrize("spec", ["running(decay=0.7)", "last(n=3)", "none"])
-def test_restored_from_its_tensors_it_goes_on_exactly(
-    spec: str, same: Callable[[dict[str, Tensor], dict[str, Tensor]], bool]
-) -> None:
+def test_restored_from_its_tensors_it_goes_on_exactly(spec: str) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
     one, other = build(AVERAGES, spec), build(AVERAGES, spec)

@@ -1,21 +1,17 @@
 """A loss that is not a number: the batch is left out and named; then back to the last checkpoint, then the end."""
 
 import math
-from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
+from kit import same, weights
 from qkv.data import Batch
 from qkv.errors import InputError
 from qkv.models import Transformer
 from qkv.training import trainer as training
-
-Weights = Callable[[Any], dict[str, Tensor]]
-Same = Callable[[dict[str, Tensor], dict[str, Tensor]], bool]
 
 
 def poison(model: Transformer, token: int) -> None:
@@ -32,22 +28,23 @@ def untied(workshop: Any) -> Transformer:
 
 def a_word_of_some(batches: list[Batch]) -> int:
     """A source word that some of these batches have and the first one has not."""
-    first = set(batches[0].src.flatten().tolist())
-    return next(token for batch in batches for token in batch.src.flatten().tolist() if token not in first)
+    sources = [batch.columns[0].flatten().tolist() for batch in batches]
+    return next(token for source in sources for token in source if token not in sources[0])
 
 
-def test_the_batch_is_left_out_counted_and_named(workshop: Any, weights: Weights, same: Same) -> None:
+def test_the_batch_is_left_out_counted_and_named(workshop: Any) -> None:
     model = untied(workshop)
     trainer = workshop.trainer(model=model, tokens=60, average="none")
-    batches = [batch for batch, _ in islice(trainer.batches.stream(), 12)]
+    placed = list(islice(trainer.batches.stream(), 12))
+    batches = [batch for batch, _ in placed]
     token = a_word_of_some(batches)
     poison(model, token)
-    hurt = [step for step, batch in enumerate(batches, start=1) if (batch.src == token).any()]
+    hurt = [step for step, batch in enumerate(batches, start=1) if (batch.columns[0] == token).any()]
     assert 1 <= len(hurt) < 12
-    for step, batch in enumerate(batches, start=1):
+    for step, one in enumerate(placed, start=1):
         before = weights(model)
         trainer.now.bad_in_a_row = 0  # that is another test
-        trainer.step([batch])
+        trainer.step([one])
         del before["source.weight"]  # Adam moves what it can of the table; the poison stays where it is
         after = {name: value for name, value in weights(model).items() if name in before}
         assert same(before, after) == (step in hurt)
@@ -55,12 +52,12 @@ def test_the_batch_is_left_out_counted_and_named(workshop: Any, weights: Weights
     bad = workshop.named("bad")
     assert [event["step"] for event in bad] == hurt
     assert [event["count"] for event in bad] == list(range(1, len(hurt) + 1))
-    assert bad[0]["pairs"] == batches[hurt[0] - 1].pairs.tolist()
+    assert bad[0]["rows"] == batches[hurt[0] - 1].rows.tolist()
     assert trainer.now.bad == len(hurt)
     assert trainer.now.step == 12
 
 
-def test_again_and_again_goes_back_to_the_last_checkpoint(workshop: Any, weights: Weights, same: Same) -> None:
+def test_again_and_again_goes_back_to_the_last_checkpoint(workshop: Any) -> None:
     trainer = workshop.trainer(steps=4, average="running(decay=0.5)")
     trainer.run()
     good, average = weights(trainer.model), {name: value.clone() for name, value in trainer.average.tensors().items()}
@@ -70,25 +67,25 @@ def test_again_and_again_goes_back_to_the_last_checkpoint(workshop: Any, weights
     stream = trainer.batches.stream(trainer.now.place)
     for _ in range(training.BAD_IN_A_ROW):
         assert workshop.named("rollback") == []
-        trainer.step([next(stream)[0]])
+        trainer.step([next(stream)])
     assert workshop.named("rollback") == [{"event": "rollback", "step": 7, "to": 4}]
     assert same(weights(trainer.model), good)
     assert same(trainer.average.tensors(), average)
     assert torch.equal(torch.get_rng_state(), random_state)
     assert (trainer.now.step, trainer.now.bad, trainer.now.bad_in_a_row) == (7, 3, 0)  # the counters go on
-    figures = trainer.step([next(stream)[0]])
+    figures = trainer.step([next(stream)])
     assert math.isfinite(figures["loss"])
 
 
 def test_a_good_batch_between_starts_the_count_anew(workshop: Any) -> None:
     model = untied(workshop)
     trainer = workshop.trainer(model=model, tokens=60)
-    batches = [batch for batch, _ in islice(trainer.batches.stream(), 12)]
-    token = a_word_of_some(batches)
+    placed = list(islice(trainer.batches.stream(), 12))
+    token = a_word_of_some([batch for batch, _ in placed])
     poison(model, token)
-    bad = next(batch for batch in batches if (batch.src == token).any())
-    for batch, in_a_row in ((bad, 1), (bad, 2), (batches[0], 0), (bad, 1)):
-        trainer.step([batch])
+    bad = next(one for one in placed if (one[0].columns[0] == token).any())
+    for one, in_a_row in ((bad, 1), (bad, 2), (placed[0], 0), (bad, 1)):
+        trainer.step([one])
         assert trainer.now.bad_in_a_row == in_a_row
 
 

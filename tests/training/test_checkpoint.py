@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
+from kit import same, weights
+from qkv.data import Place
 from qkv.errors import InputError
 from qkv.training import checkpoint
 
@@ -177,12 +178,7 @@ def test_no_checkpoint_at_all_is_a_new_run(workshop: Any) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_resuming_brings_everything_back(
-    optimizer: str,
-    workshop: Any,
-    weights: Callable[[Any], dict[str, Tensor]],
-    same: Callable[[dict[str, Tensor], dict[str, Tensor]], bool],
-) -> None:
+def test_resuming_brings_everything_back(optimizer: str, workshop: Any) -> None:
     settings = {"steps": 9, "average": "last(n=2)", "validate_every": 4, "clip": 0.5, "optimizer": optimizer}
     first = workshop.trainer(model=workshop.model(dropout=0.3), **settings)
     first.run()
@@ -199,7 +195,7 @@ def test_resuming_brings_everything_back(
     assert all(same(one[i], other[i]) for i in one)
     for trainer in (first, second):  # and both go on alike
         torch.set_rng_state(rng)
-        trainer.step([trainer.batches.largest()])
+        trainer.step([(trainer.batches.largest(), Place())])
     assert same(weights(second.model), weights(first.model))
 
 

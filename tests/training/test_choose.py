@@ -1,22 +1,32 @@
-"""Settings that are chosen for a person: they fit the corpus, they complete, and they leave room for other wishes."""
+"""Settings that are chosen for a person: they fit the corpus, they complete, and what a person asks for wins."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
 
-from qkv.config import merge
+from qkv.config import merge, parse_call
 from qkv.models import parameter_count
-from qkv.training.choose import Corpus, choose
+from qkv.tasks.translation import PairsConfig, Translate
 from qkv.training.settings import TrainingConfig, complete
 
 CPU = torch.device("cpu")
 SIZES = [20, 1_000, 29_000, 200_000, 2_000_000, 20_000_000]
 
 
+@dataclass(frozen=True)
+class Surveyed:
+    """What is known of a corpus when settings are chosen for it."""
+
+    train: range
+    characters: int
+
+
 def chosen(pairs: int, limits: dict[str, float] | None = None, device: torch.device = CPU, **more: object) -> Any:
-    tree = choose(Corpus(pairs, pairs * 120), device, TrainingConfig(**(limits or {})))
+    survey: Any = Surveyed(range(pairs), pairs * 120)
+    tree = Translate(PairsConfig()).choose(survey, device, TrainingConfig(**(limits or {})))
     return complete(merge({"train": ["pairs.tsv"]}, tree, more), "settings")
 
 
@@ -63,5 +73,8 @@ def test_what_a_person_asks_for_wins() -> None:
 
 
 def test_the_number_of_steps_is_about_right_for_multi30k() -> None:
-    # Multi30k: 29,000 pairs of 3.9 M characters; at 2,048 tokens its epochs have 262 batches (6,000 sub-words).
-    assert 0.7 < Corpus(29_000, 3_911_636).steps(2048) / 262 < 1.3
+    """29,000 pairs of 3.9 M characters: at 2,048 tokens, epochs have 262 batches (6,000 sub-words). The warm-up is a
+    tenth of the run, so that ten epochs of it tell how many are expected."""
+    survey: Any = Surveyed(range(29_000), 3_911_636)
+    schedule = Translate(PairsConfig()).choose(survey, CPU, TrainingConfig(epochs=1.0))["training"]["schedule"]
+    assert 0.7 < 10 * parse_call(schedule)[1]["warmup"] / 262 < 1.3

@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 import qkv
+from kit import write_tsv
 from qkv.config import merge
 
 # Processes are forked from a server that has loaded all that is slow to load and has not computed yet.
@@ -34,8 +35,7 @@ def start(
     request: pytest.FixtureRequest,
 ) -> Start:  # fmt: skip
     """Starts a run as its own process; the same one for each folder that it is given."""
-    tsv = tmp_path_factory.mktemp("corpus") / "pairs.tsv"
-    tsv.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    tsv = write_tsv(tmp_path_factory.mktemp("corpus") / "pairs.tsv", pairs)
     settings = merge(small, {"training": {"precision": request.param}})
 
     def begin(out: Path) -> Any:

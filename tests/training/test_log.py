@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 
 import qkv
+from kit import write_tsv
 from qkv.config import merge
+from qkv.folder import RunFolder
 from qkv.training.display import duration
 from qkv.training.log import Log
 
 FIGURES = {"epoch": 0.5, "learning_rate": 0.1, "gradient": 1.0, "seconds": 0.1}
+
+
+def here(out: Path) -> RunFolder:
+    folder = RunFolder(out)
+    folder.place.mkdir(exist_ok=True)
+    return folder
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -33,8 +41,7 @@ def run(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], small: dict[str, Any]
 ) -> tuple[Path, qkv.Trained]:
     place = tmp_path_factory.mktemp("logged")
-    tsv = place / "pairs.tsv"
-    tsv.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    tsv = write_tsv(place / "pairs.tsv", pairs)
     trained = qkv.train(tsv, out=place / "model", quiet=True, **merge(small, {"training": {"steps": 40}}))
     return place / "model" / "training", trained
 
@@ -77,44 +84,44 @@ def test_tensorboard_has_the_figures(run: tuple[Path, qkv.Trained]) -> None:
 
 
 def test_steps_are_summed_up_by_their_tokens(tmp_path: Path) -> None:
-    log = Log(tmp_path, 0)
+    log = Log(here(tmp_path), 0)
     for event in (train(1, 6.0, 10), train(2, 3.0, 20)):
         log.event(event)
     log.close()
-    [line] = lines(tmp_path / "log.jsonl")
+    [line] = lines(here(tmp_path).log)
     assert (line["step"], line["loss"], line["tokens"]) == (2, 4.0, 30)  # (6 * 10 + 3 * 20) / 30
 
 
 def test_a_loss_that_is_no_number_spoils_neither_the_mean_nor_the_file(tmp_path: Path) -> None:
-    log = Log(tmp_path, 0)
+    log = Log(here(tmp_path), 0)
     for event in (train(1, 6.0, 10), train(2, math.nan, 20), train(3, 4.0, 10)):
         log.event(event)
-    log.event({"event": "bad", "step": 3, "pairs": [[0, 1]], "count": 1})
+    log.event({"event": "bad", "step": 3, "rows": [[0, 1]], "count": 1})
     log.event(train(4, math.inf, 10) | {"gradient": math.inf})
     log.close()
-    summed, bad, alone = lines(tmp_path / "log.jsonl")
+    summed, bad, alone = lines(here(tmp_path).log)
     assert (summed["loss"], summed["tokens"]) == (5.0, 40)
-    assert bad == {"event": "bad", "step": 3, "pairs": [[0, 1]], "count": 1}
+    assert bad == {"event": "bad", "step": 3, "rows": [[0, 1]], "count": 1}
     assert alone["loss"] is alone["gradient"] is None
 
 
 def test_what_comes_after_the_checkpoint_is_forgotten_and_half_a_line_too(tmp_path: Path) -> None:
-    log = Log(tmp_path, 0)
+    log = Log(here(tmp_path), 0)
     for step in (7, 14, 21):
         log.event(train(step, 1.0, 1))
         log.event({"event": "valid", "step": step, "loss": 1.0 / step, "best": True})
     log.close()
-    with (tmp_path / "log.jsonl").open("a") as file:
+    with here(tmp_path).log.open("a") as file:
         file.write('{"event": "train", "step": 5, "lo')
-    again = Log(tmp_path, 14)
+    again = Log(here(tmp_path), 14)
     assert again.best == {"loss": 1.0 / 14}
     again.event(train(15, 1.0, 1))
     again.close()
-    assert [event["step"] for event in lines(tmp_path / "log.jsonl")] == [7, 7, 14, 14, 15]
+    assert [event["step"] for event in lines(here(tmp_path).log)] == [7, 7, 14, 14, 15]
 
 
 def test_nothing_to_draw_is_told_and_no_error(tmp_path: Path) -> None:
-    log = Log(tmp_path, 0)
+    log = Log(here(tmp_path), 0)
     assert "nothing to draw" in log.draw()
     log.close()
 

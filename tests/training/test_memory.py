@@ -10,7 +10,7 @@ import torch
 from qkv.layers import Stack
 from qkv.memory import peak_memory
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Translation
+from qkv.objectives import Asked, Translation
 
 SIZES = {"d_model": 32, "d_ff": 64, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.3}
 
@@ -29,7 +29,8 @@ def gradients(recompute: bool) -> tuple[float, list[torch.Tensor], int]:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-        loss = objective.loss(model(src, tgt[:, :-1]), tgt[:, 1:]).total
+        asked = Asked({"src": src, "tgt": tgt[:, :-1]}, tgt[:, 1:], 1)
+        loss = objective.loss(model(**asked.inputs), asked).total
     during = kept[0]
     loss.backward()
     return loss.item(), [parameter.grad for parameter in model.parameters()], during

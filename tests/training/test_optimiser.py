@@ -3,20 +3,26 @@
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from qkv.data import Batch
+from qkv.data import Batch, Place, generator
 from qkv.training.settings import TrainingConfig
-from qkv.training.trainer import Trainer
+from qkv.training.trainer import Placed, Trainer
 
 
-def mean_loss(model: nn.Module, trainer: Trainer, batches: list[Batch]) -> Tensor:
+def mean_loss(model: nn.Module, trainer: Trainer, batches: list[Placed]) -> Tensor:
     """The plain form: the loss of all batches over all their tokens that are not padding."""
-    prepared = [trainer.objective.prepare(batch) for batch in batches]
-    losses = [trainer.objective.loss(model(*inputs), labels).total for inputs, labels in prepared]
-    return sum(losses, torch.zeros(())) / sum(int((labels != 0).sum()) for _, labels in prepared)
+    prepared = [trainer.objective.prepare(batch, generator(1, place)) for batch, place in batches]
+    losses = [trainer.objective.loss(model(**asked.inputs), asked).total for asked in prepared]
+    return sum(losses, torch.zeros(())) / sum(int((asked.labels != 0).sum()) for asked in prepared)
+
+
+def targets(batch: Batch) -> int:
+    """Tokens that are asked for: all of the target but <s>."""
+    return int((batch.columns[1][:, 1:] != 0).sum())
 
 
 def gradients(model: nn.Module) -> dict[str, Tensor]:
@@ -33,11 +39,11 @@ def test_ten_steps_equal_torch(workshop: Any, name: str, decay: float) -> None:
     twin = workshop.model(dropout=0.0)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
     reference = kind(twin.parameters(), lr=1.0, betas=(0.8, 0.95), eps=1e-7, weight_decay=decay)
-    for rate, (batch, _) in zip(rates, trainer.batches.stream(), strict=False):
-        trainer.step([batch])
+    for rate, one in zip(rates, trainer.batches.stream(), strict=False):
+        trainer.step([one])
         reference.param_groups[0]["lr"] = rate
         reference.zero_grad()
-        mean_loss(twin, trainer, [batch]).backward()
+        mean_loss(twin, trainer, [one]).backward()
         reference.step()
     for (key, ours), theirs in zip(trainer.model.named_parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=2e-5, msg=key)
@@ -47,22 +53,23 @@ def test_ten_steps_equal_torch(workshop: Any, name: str, decay: float) -> None:
 def merged(batches: list[Batch]) -> Batch:
     """One batch of the rows of several, padded to the widest."""
 
-    def stack(rows: list[Tensor]) -> Tensor:
-        return nn.utils.rnn.pad_sequence([row for several in rows for row in several], batch_first=True)
+    def stack(column: int) -> Tensor:
+        rows = [row for batch in batches for row in batch.columns[column]]
+        return nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
-    pairs = torch.cat([torch.from_numpy(batch.pairs) for batch in batches]).numpy()
-    return Batch(stack([batch.src for batch in batches]), stack([batch.tgt for batch in batches]), pairs)
+    lengths, rows = torch.cat([batch.lengths for batch in batches]), np.concatenate([batch.rows for batch in batches])
+    return Batch((stack(0), stack(1)), lengths, rows)
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_k_small_batches_give_the_gradients_of_one_big_one(workshop: Any, k: int) -> None:
     trainer = workshop.trainer(model=workshop.model(dropout=0.0), tokens=120)
-    several = [batch for batch, _ in islice(trainer.batches.stream(), k)]
-    assert len({int((batch.tgt[:, 1:] != 0).sum()) for batch in several}) > 1  # of different numbers of tokens
+    several = list(islice(trainer.batches.stream(), k))
+    assert len({targets(batch) for batch, _ in several}) > 1  # of different numbers of tokens
     loss, tokens = trainer.gradients(several)
     small = gradients(trainer.model)
     trainer.optimizer.zero_grad()
-    big_loss, big_tokens = trainer.gradients([merged(several)])
+    big_loss, big_tokens = trainer.gradients([(merged([batch for batch, _ in several]), Place())])
     assert (tokens, loss) == (big_tokens, pytest.approx(big_loss, abs=1e-6))
     for name, gradient in gradients(trainer.model).items():
         torch.testing.assert_close(small[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
@@ -73,7 +80,7 @@ def test_accumulating_reads_k_batches_a_step(workshop: Any) -> None:
     trainer.run()
     read = trainer.now.place.epoch * trainer.batches.count(0) + trainer.now.place.batch
     assert read == 12
-    expected = sum(int((batch.tgt[:, 1:] != 0).sum()) for batch, _ in islice(trainer.batches.stream(), 12))
+    expected = sum(targets(batch) for batch, _ in islice(trainer.batches.stream(), 12))
     assert trainer.now.tokens == expected
 
 
@@ -81,11 +88,11 @@ def test_accumulating_reads_k_batches_a_step(workshop: Any) -> None:
 def test_long_gradients_are_shortened_to_clip(workshop: Any, clip: float, shortened: bool) -> None:
     """Adam's steps do not show how long a gradient was; its memory, with beta1 = 0 the gradient itself, does."""
     trainer = workshop.trainer(model=workshop.model(dropout=0.0), clip=clip, beta1=0.0)
-    batch = next(iter(trainer.batches.stream()))[0]
-    trainer.gradients([batch])
+    one = next(iter(trainer.batches.stream()))
+    trainer.gradients([one])
     long = torch.cat([g.flatten() for g in gradients(trainer.model).values()]).norm().item()
     trainer.optimizer.zero_grad()
-    figures = trainer.step([batch])
+    figures = trainer.step([one])
     used = torch.cat([entry["exp_avg"].flatten() for entry in trainer.optimizer.state.values()]).norm().item()
     assert figures["gradient"] == pytest.approx(long, rel=1e-5)  # what is reported is the length before clipping
     assert used == pytest.approx(clip if shortened else long, rel=1e-4)

@@ -1,7 +1,10 @@
 """Multi-head attention: the projections and heads around any attention."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention.cache import KeyValues
@@ -17,6 +20,8 @@ class AttentionSizes(Sizes, Protocol):
     @property
     def attention_bias(self) -> bool: ...
 
+    joined: ClassVar[bool]  # whether q, k and v of a text come from one product: faster in training, rounded otherwise
+
 
 class MultiHead(nn.Module):
     """Vaswani et al. 2017, section 3.2.2: Concat(head_1..head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
@@ -27,7 +32,7 @@ class MultiHead(nn.Module):
 
     def __init__(self, c: AttentionSizes, *, attention: str = "", use: str = "encoder") -> None:
         super().__init__()
-        self.n_heads, inner = c.n_heads, c.n_heads * c.head_width
+        self.n_heads, self.joined, inner = c.n_heads, c.joined, c.n_heads * c.head_width
         self.query = nn.Linear(c.d_model, inner, bias=c.attention_bias)
         self.key = nn.Linear(c.d_model, inner, bias=c.attention_bias)
         self.value = nn.Linear(c.d_model, inner, bias=c.attention_bias)
@@ -45,19 +50,27 @@ class MultiHead(nn.Module):
         seen: KeyValues | None = None,
     ) -> Tensor:
         """x (B, T, D) looks at itself, or at `memory` (B, S, D); `seen` holds what earlier steps computed."""
-        q = position.rotate(self.heads(self.query(x)), at)  # (B, H, T, K)
         if memory is None:
-            k, v = position.rotate(self.heads(self.key(x)), at), self.heads(self.value(x))
+            q, k, v = (self.heads(each) for each in self.projected(x))  # (B, H, T, K)
+            q, k = position.rotate(q, at), position.rotate(k, at)
             if seen is not None:
                 k, v = seen.append(k, v)
         else:
-            there = memory
+            q, there = position.rotate(self.heads(self.query(x)), at), memory
             seen = seen or KeyValues()
             k, v = seen.keep(lambda: (self.heads(self.key(there)), self.heads(self.value(there))))
             at = at.over(memory)
         context = self.attend(q, k, v, at, mask, position)  # (B, H, T, K)
         joined: Tensor = self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
         return joined
+
+    def projected(self, x: Tensor) -> Sequence[Tensor]:
+        """q, k and v of x, each (B, T, H * K). A single token is not worth the joining of the weights."""
+        parts = (self.query, self.key, self.value)
+        if not self.joined or x.size(1) == 1:
+            return [part(x) for part in parts]
+        bias = torch.cat([part.bias for part in parts]) if self.query.bias is not None else None
+        return F.linear(x, torch.cat([part.weight for part in parts]), bias).chunk(3, dim=-1)
 
     def heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)  # (B, T, D) -> (B, H, T, K)

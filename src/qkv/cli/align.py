@@ -3,16 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-from qkv.cli.app import PLAIN, app, print_json
-from qkv.decoding.alignment import align as find_links
-from qkv.decoding.alignment import best_layer, save_readout, to_pharaoh
-from qkv.engines import load_translator
-from qkv.text import read_pairs
+from qkv.cli.app import PLAIN, print_json
 
 CHUNK = 1000  # pairs aligned at a time, so that long files need little memory
 
 
-@app.command
 def align(
     *files: Path,
     model: Path = Path("model"),
@@ -48,6 +43,11 @@ def align(
     device
         cpu, cuda or mps.
     """
+    from qkv.decoding.alignment import align as find_links
+    from qkv.decoding.alignment import best_layer, save_readout, to_pharaoh
+    from qkv.opening import load_translator
+    from qkv.text import read_pairs
+
     translator = load_translator(model, device)
     source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
     read = read_pairs(list(files), source=source or None, target=target or None)

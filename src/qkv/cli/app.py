@@ -1,27 +1,16 @@
-"""The application that every command joins, and what the commands share."""
+"""What the commands share: how they are asked and how they answer."""
 
 import json
+from pathlib import Path
 from typing import Any
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from qkv import __version__
+from qkv.errors import InputError
 
-ABOUT = """Train a Transformer on your own sentence pairs, translate with it, look inside it.
-
-For example:
-  qkv demo                                three minutes, English words to sounds
-  qkv train pairs.tmx --from en --to de   learn from a translation memory
-  qkv train train.en train.de --valid val.en val.de --out model
-  qkv translate "Two dogs play in the snow." --model model
-  qkv score --model model test.en test.de
-"""
-# Plain text keeps the lines of the examples; "Examples:" would be read as a section of a docstring, and left out.
-app = App(
-    name="qkv", version=__version__, help=ABOUT, help_format="plaintext",
-    suppress_keyboard_interrupt=False,  # `main` says that it was interrupted
-)  # fmt: skip
 out = Console(highlight=False, soft_wrap=True)
 MULTIPLE = Parameter(consume_multiple=True, negative=())
 PLAIN = Parameter(negative=())
@@ -29,3 +18,23 @@ PLAIN = Parameter(negative=())
 
 def print_json(data: Any) -> None:
     print(json.dumps(data, ensure_ascii=False))
+
+
+def print_rows(rows: dict[str, str]) -> None:
+    """Names, and something about each."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, about in rows.items():
+        table.add_row(name, Text(about))
+    out.print(table)
+
+
+def opened(model: Path, device: str, ability: str) -> Any:
+    """What `qkv.load` gives, if it has the method that a command asks for."""
+    from qkv.opening import load, task_in_folder
+    from qkv.tasks import TASKS
+
+    found = load(model, device)
+    if not hasattr(found, ability):
+        task = TASKS[task_in_folder(model)]
+        raise InputError(f"{model} holds a model of the task {task.name!r}; ask it by {task.asks} --model {model}")
+    return found

@@ -1,21 +1,21 @@
 """qkv compare: variations of a recipe, trained for the same budget, in one table."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from qkv.cli.app import PLAIN, app, out, print_json
-from qkv.comparing import Comparison
-from qkv.comparing import compare as run
+from qkv.cli.app import PLAIN, out, print_json
+
+if TYPE_CHECKING:
+    from qkv.comparing import Comparison
 
 WIDE = 400  # columns: figures are never cut; a narrow terminal folds the lines
 
 
-@app.command
 def compare(
     recipe: str,
     *,
@@ -40,7 +40,7 @@ def compare(
 
     For example:
       qkv compare recipe.toml --vary position=learned,t5 --epochs 5 --seeds 3
-      qkv compare recipe.toml --vary model=transformer,recurrent --minutes 10
+      qkv compare recipe.toml --vary architecture=transformer,recurrent --minutes 10
       qkv compare recipe.toml --vary model.n_heads=1,2,8 --one-by-one
       qkv compare table3-multi30k --out table3
       qkv compare ewt-genre-han --vary model.pooling=attention,mean --seeds 2
@@ -50,7 +50,7 @@ def compare(
     recipe
         A TOML file of settings, or the name of one that `qkv list recipes` shows; its [[vary]] rows are compared.
     vary
-        KEY=A,B in their place: attention, position, model, or a setting such as model.d_model; may be repeated.
+        KEY=A,B in their place: attention, position, architecture, or a setting such as model.d_model; may be repeated.
     one_by_one
         Each variation alone, after the recipe as it is; not every combination.
     seeds
@@ -74,6 +74,8 @@ def compare(
     json
         Print the table as one JSON object.
     """
+    from qkv.comparing import compare as run
+
     found = run(
         recipe, vary=vary or (), one_by_one=one_by_one, seeds=seeds, steps=steps, epochs=epochs, minutes=minutes,
         beam=beam, alpha=alpha, jobs=jobs, skip_impossible=skip_impossible, out=out,
@@ -85,7 +87,7 @@ def compare(
     return 130 if found.interrupted else 1 if found.failed else 0
 
 
-def show(found: Comparison) -> None:
+def show(found: "Comparison") -> None:
     table = Table(box=None, pad_edge=False)
     for i, title in enumerate(found.table.header()):
         table.add_column(escape(title), justify="right" if i else "left")

@@ -1,12 +1,12 @@
 """What `qkv translate` does with files of a format, and with --format: whole documents instead of lines."""
 
 import dataclasses
-import os.path
 import sys
 from pathlib import Path
 from typing import Any
 
 from qkv.cli.app import print_json
+from qkv.cli.lines import is_path
 from qkv.decoding import Translator
 from qkv.documents import FORMATS, translate_file, translate_text
 from qkv.documents.file import read, write
@@ -21,12 +21,6 @@ KINDS = ("text", "html")
 def is_document(text: tuple[str, ...]) -> bool:
     """One file of a format; plain text is translated line by line, as standard input is."""
     return is_path(text) and Path(text[0]).suffix.lower() in FORMATS.keys() - {".txt"}
-
-
-def is_path(text: tuple[str, ...]) -> bool:
-    """One file, or a pipe such as a shell's <(..)."""
-    # Path's own questions fail for a text of more than 255 bytes.
-    return len(text) == 1 and os.path.exists(text[0]) and not os.path.isdir(text[0])  # noqa: PTH110, PTH112
 
 
 def check_flags(n_best: int, scores: bool, *, json: bool) -> None:

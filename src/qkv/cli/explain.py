@@ -5,17 +5,12 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from qkv.cli.app import PLAIN, app, out, print_json
-from qkv.engines import load_translator
+from qkv.cli.app import PLAIN, out, print_json
 from qkv.errors import InputError
-from qkv.look import page
-from qkv.look.explain import explain as explain_model
-from qkv.look.steps import WORDS, worked_example
 
-EXAMPLE = " ".join(WORDS)
+EXAMPLE = "I am good"
 
 
-@app.command
 def explain(
     text: str = EXAMPLE,
     *,
@@ -56,6 +51,9 @@ def explain(
     output
         Write a page (.html) or a picture (.svg) instead of tables.
     """
+    from qkv.look import page
+    from qkv.look.steps import worked_example
+
     if model is None:
         if text != EXAMPLE:
             raise InputError(f'the worked example is "{EXAMPLE}"; for another sentence give a trained --model')
@@ -63,6 +61,9 @@ def explain(
     elif unscaled or causal:
         raise InputError("--unscaled and --causal are of the worked example; a model has its own scaling and masks")
     else:
+        from qkv.look.explain import explain as explain_model
+        from qkv.opening import load_translator
+
         steps = explain_model(load_translator(model), text, stack=stack, layer=layer, head=head)
     if output is not None:
         print(page.save(steps, output, f"How attention reads: {text}"))

@@ -4,29 +4,20 @@ import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from qkv.cli.app import app, out
-from qkv.convert import EXPORTS, OnnxModel, exporting, need
-from qkv.data.validation import validation_pairs
-from qkv.decoding import Search, Translator, beam_search, greedy, padded
-from qkv.decoding.translator import longest_targets
-from qkv.engines import load_translator
-from qkv.engines.agreement import Agreement, Decode, agreement
-from qkv.engines.ctranslate2 import CTranslate2
+from qkv.cli.app import out
 from qkv.errors import InputError, nearest
-from qkv.text.doctor import normalise
-from qkv.text.lines import read_lines
-from qkv.text.tokenizer import EOS, UNK
+
+if TYPE_CHECKING:
+    from qkv.decoding import Search, Translator
+    from qkv.engines.agreement import Agreement, Decode
 
 SENTENCES = 100  # of the validation set, to check with
 TIE = 1e-3  # log p: a hundred times what float32 sums differ by in another order
 ROUGH = 0.05  # the mean that rounded weights may cost: log p of a token, or score of a sentence
 
 
-@app.command
 def export(
     model: Path, folder: Path | None = None, *, to: str, quantization: str = "", check: Path | None = None
 ) -> None:
@@ -50,6 +41,9 @@ def export(
     check
         Sentences to check with, one on a line; some of the validation set, or random ones, if none.
     """
+    from qkv.convert import EXPORTS, exporting
+    from qkv.opening import load_translator
+
     if to not in EXPORTS:
         raise InputError(f"unknown format {to!r}; {nearest(to, EXPORTS)}")
     target = folder or model / to
@@ -68,13 +62,18 @@ def export(
         print("it was not checked, since transformers is not installed; pip install transformers", file=sys.stderr)
 
 
-def sources_to_check(translator: Translator, model: Path, check: Path | None) -> tuple[str, list[list[int]]]:
+def sources_to_check(translator: "Translator", model: Path, check: Path | None) -> tuple[str, list[list[int]]]:
     """Ids of sentences, and what they are; those too long for the model are left out."""
+    from qkv.tasks.translation import validation_pairs
+    from qkv.text.lines import read_lines
+    from qkv.text.normalise import normalise
+    from qkv.text.tokenizer import UNK
+
     tokenizer = translator.tokenizer
     if check is not None:
         found = [tokenizer.encode(line) for text in read_lines(check) if (line := normalise(text))]
         kinds = f"of {check}"
-    elif pairs := validation_pairs(model, tokenizer, SENTENCES):
+    elif pairs := validation_pairs(model, SENTENCES):
         found = [tokenizer.encode(source) for source, _ in pairs]
         kinds = "of the validation set"
     else:
@@ -87,12 +86,15 @@ def sources_to_check(translator: Translator, model: Path, check: Path | None) ->
     return kinds, fitting
 
 
-def compared(translator: Translator, sources: list[list[int]], theirs: Decode, to: str) -> list[Agreement]:
+def compared(translator: "Translator", sources: list[list[int]], theirs: "Decode", to: str) -> "list[Agreement]":
+    from qkv.decoding import Search
+    from qkv.engines.agreement import agreement
+
     alpha = 0.0 if to == "huggingface" else 1.0  # generate ranks by log p / length^p, which is ours with neither
     return [agreement(translator.model, sources, theirs, Search(beam=beam, alpha=alpha)) for beam in (1, 5)]
 
 
-def refuse(found: Agreement, quantization: str) -> None:
+def refuse(found: "Agreement", quantization: str) -> None:
     if not found.sentences:
         raise InputError(
             "the export was removed, since the model ends none of the sentences to check with by itself; "
@@ -109,19 +111,26 @@ def refuse(found: Agreement, quantization: str) -> None:
 # -- how each format translates --------------------------------------------------------------------------------------
 
 
-def by_ctranslate2(folder: Path, translator: Translator) -> Decode:
+def by_ctranslate2(folder: Path, translator: "Translator") -> "Decode":
+    from qkv.decoding.translator import longest_targets
+    from qkv.engines.ctranslate2 import CTranslate2
+
     engine, longest = CTranslate2(folder, translator.model, translator.tokenizer), translator.model.config.max_length
 
-    def decode(sources: list[list[int]], how: Search) -> list[list[int]]:
+    def decode(sources: list[list[int]], how: "Search") -> list[list[int]]:
         return [some[0].tokens for some in engine.decode(sources, longest_targets(sources, longest), how)]
 
     return decode
 
 
-def by_onnx(folder: Path, translator: Translator) -> Decode:
+def by_onnx(folder: Path, translator: "Translator") -> "Decode":
+    from qkv.convert import OnnxModel
+    from qkv.decoding import beam_search, greedy, padded
+    from qkv.decoding.translator import longest_targets
+
     graphs = OnnxModel(folder)
 
-    def decode(sources: list[list[int]], how: Search) -> list[list[int]]:
+    def decode(sources: list[list[int]], how: "Search") -> list[list[int]]:
         src, limits = padded(sources), longest_targets(sources, translator.model.config.max_length)
         if how.beam == 1:
             return [one.tokens for one in greedy(graphs, src, limits)]
@@ -130,8 +139,15 @@ def by_onnx(folder: Path, translator: Translator) -> Decode:
     return decode
 
 
-def by_transformers(folder: Path, translator: Translator) -> Decode | None:
+def by_transformers(folder: Path, translator: "Translator") -> "Decode | None":
     """None where transformers is not installed: writing its format does not need it."""
+    import torch
+
+    from qkv.convert import need
+    from qkv.decoding import padded
+    from qkv.decoding.translator import longest_targets
+    from qkv.text.tokenizer import EOS
+
     try:
         transformers = need("transformers", "transformers")
     except InputError:
@@ -140,7 +156,7 @@ def by_transformers(folder: Path, translator: Translator) -> Decode | None:
     transformers.utils.logging.disable_progress_bar()
     theirs: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True)
 
-    def decode(sources: list[list[int]], how: Search) -> list[list[int]]:
+    def decode(sources: list[list[int]], how: "Search") -> list[list[int]]:
         src = padded(sources)
         most = max(longest_targets(sources, translator.model.config.max_length))
         with torch.inference_mode():
@@ -153,7 +169,7 @@ def by_transformers(folder: Path, translator: Translator) -> Decode | None:
     return decode
 
 
-DECODERS: dict[str, Callable[[Path, Translator], Decode | None]] = {
+DECODERS: "dict[str, Callable[[Path, Translator], Decode | None]]" = {
     "ctranslate2": by_ctranslate2,
     "onnx": by_onnx,
     "huggingface": by_transformers,

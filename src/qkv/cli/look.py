@@ -2,29 +2,22 @@
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from qkv.cli.app import PLAIN, app
-from qkv.decoding import Translator
-from qkv.decoding.alignment import check_layer, readout_of
-from qkv.decoding.trace import trace
-from qkv.engines import load_translator
+from qkv.cli.app import PLAIN
 from qkv.errors import InputError
 from qkv.files import write_text
-from qkv.look import draw
-from qkv.look.animation import animate
-from qkv.look.sentence import Look, look_at_ids
-from qkv.look.single import single_file
-from qkv.look.view import architecture_view, curves_view, explain_view, positions_view, view
-from qkv.models import Transformer
+
+if TYPE_CHECKING:
+    from qkv.decoding import Translator
+    from qkv.look.sentence import Look
 
 Kind = Literal["memory", "encoder", "decoder"]
 ENDINGS = (".html", ".png", ".svg", ".gif")
 
 
-@app.command
 def look(
     text: str,
     *,
@@ -71,6 +64,8 @@ def look(
     ending = output.suffix.lower()
     if ending not in ENDINGS:
         raise InputError(f"{output} ends in none of {', '.join(ENDINGS)}; choose one of them for the output's name")
+    from qkv.opening import load_translator
+
     translator = load_translator(model, device)
     if ending == ".html":
         save_page(translator, text, output, beam=beam, n_best=min(n_best, beam))
@@ -79,7 +74,11 @@ def look(
     print(output)
 
 
-def save_page(translator: Translator, text: str, output: Path, *, beam: int, n_best: int) -> None:
+def save_page(translator: "Translator", text: str, output: Path, *, beam: int, n_best: int) -> None:
+    from qkv.look.single import single_file
+    from qkv.look.view import architecture_view, curves_view, explain_view, positions_view, view
+    from qkv.models import Transformer
+
     shown = view(translator, text, beam=beam, n_best=n_best)
     extras: dict[str, Any] = positions_view(translator) | architecture_view(translator)
     if translator.folder:
@@ -91,8 +90,13 @@ def save_page(translator: Translator, text: str, output: Path, *, beam: int, n_b
 
 
 def save_picture(
-    translator: Translator, text: str, output: Path, kind: Kind, layer: int | None, *, heads: bool, beam: int
+    translator: "Translator", text: str, output: Path, kind: Kind, layer: int | None, *, heads: bool, beam: int
 ) -> None:
+    from qkv.decoding.trace import trace
+    from qkv.look import draw
+    from qkv.look.animation import animate
+    from qkv.look.sentence import look_at_ids
+
     traced = trace(translator, text, beam=beam)
     seen = look_at_ids(translator, traced.source_ids, traced.target_ids)
     title = f"{traced.text} → {traced.translated.text}"
@@ -108,8 +112,10 @@ def save_picture(
     draw(weights if heads else weights.mean(dim=0), rows, columns, output, title=title)
 
 
-def chosen(translator: Translator, seen: Look, kind: Kind, layer: int | None) -> Any:
+def chosen(translator: "Translator", seen: "Look", kind: Kind, layer: int | None) -> Any:
     """The weights (H, T, S) of one attention; of the decoder over the source, the layer that aligns words."""
+    from qkv.decoding.alignment import check_layer, readout_of
+
     if kind == "memory":
         number = check_layer(translator, readout_of(translator).layer if layer is None else layer)
         return [m for name, m in seen.maps.items() if "memory_attention" in name][number]

@@ -4,25 +4,21 @@ import time
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from qkv.cli.app import PLAIN, app, out, print_json
-from qkv.data.validation import validation_pairs
-from qkv.decoding import Engine, Translator
-from qkv.engines import load_translator
-from qkv.engines.quantize import FILE, int8_engine, quantize, save, tokens_agree
+from qkv.cli.app import PLAIN, out, print_json
 from qkv.errors import InputError
-from qkv.evaluation import score
-from qkv.text import read_pairs
+
+if TYPE_CHECKING:
+    from qkv.decoding import Engine, Translator
 
 MOST = 1000  # pairs to check with
 CALIBRATED = 256  # sentences that give the ranges
 AGREE = 0.8  # the share of tokens that must stay as they are
 
 
-@app.command(name="quantize")
 def quantize_(
     model: Path,
     *,
@@ -52,6 +48,9 @@ def quantize_(
     json
         Print one JSON object.
     """
+    from qkv.engines.quantize import FILE, int8_engine, quantize, save, tokens_agree
+    from qkv.opening import load_translator
+
     translator = load_translator(model, own_process=True)
     pairs = pairs_to_compare(translator, model, valid)
     ids = [
@@ -84,9 +83,11 @@ def quantize_(
 
 
 def measured(
-    translator: Translator, engines: Mapping[str, Engine], pairs: list[tuple[str, str]], beam: int
+    translator: "Translator", engines: "Mapping[str, Engine]", pairs: list[tuple[str, str]], beam: int
 ) -> tuple[dict[str, float], dict[str, list[str]]]:
     """BLEU, chrF and seconds of each engine on the same pairs, and what each has written."""
+    from qkv.evaluation import score
+
     figures, texts = dict[str, float](), dict[str, list[str]]()
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
     for name, engine in engines.items():
@@ -105,14 +106,17 @@ def print_figures(figures: dict[str, float], names: list[str], sentences: int) -
         out.print(f"{name:<{width}} BLEU {bleu:.2f}   chrF {chrf:.2f}   {seconds:.1f} s for {sentences} sentences")
 
 
-def pairs_to_compare(translator: Translator, model: Path, files: list[Path]) -> list[tuple[str, str]]:
+def pairs_to_compare(translator: "Translator", model: Path, files: list[Path]) -> list[tuple[str, str]]:
     """Of the files, or the validation set of the training run if there are none."""
+    from qkv.tasks.translation import validation_pairs
+    from qkv.text import read_pairs
+
     if files:
         source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
         read = read_pairs(files, source=source, target=target)
         found = [(pair.source, pair.target) for pair in islice(read, MOST)]
     else:
-        found = validation_pairs(model, translator.tokenizer, MOST)
+        found = validation_pairs(model, MOST)
     if not found:
         what = (
             "there is no sentence pair to compare with" if files else f"{model} has no validation set of a training run"

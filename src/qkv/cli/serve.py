@@ -4,12 +4,10 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from qkv.cli.app import MULTIPLE, PLAIN, app
-from qkv.documents import compiled
+from qkv.cli.app import MULTIPLE, PLAIN
 from qkv.errors import InputError
 
 
-@app.command
 def serve(
     *,
     model: Annotated[list[Path] | None, MULTIPLE] = None,
@@ -80,6 +78,8 @@ def serve(
         from qkv import serving
     except ImportError as error:
         raise InputError(f"qkv serve needs {error.name}; pip install 'qkv[serve,formats]'") from None
+    from qkv.documents import compiled
+
     kept = compiled(protect or [])  # before models are loaded, which takes a while
     limits = serving.Limits(
         characters=characters, items=items, queue=queue, requests=requests, per_minute=per_minute, seconds=seconds,

@@ -4,33 +4,28 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 from cyclopts import Parameter
 
-from qkv.cli.app import PLAIN, app, out, print_json
+from qkv.cli.app import PLAIN, out, print_json
 from qkv.cli.quantize import measured, pairs_to_compare, print_figures
-from qkv.data.shards import Corpus, write_shards
-from qkv.decoding import Engine, Translator
-from qkv.decoding.engine import padded
-from qkv.engines import load_translator
-from qkv.engines.lean_engine import Lean
-from qkv.engines.quantize import FILE as QUANTISED
-from qkv.engines.quantize import open_int8, standard
-from qkv.engines.shortlist import EACH, FILE, FREQUENT, WITH, Shortlist, Shortlisted, make_shortlist, save
 from qkv.errors import InputError
-from qkv.folder import Loaded
-from qkv.text import read_pairs
+
+if TYPE_CHECKING:
+    from qkv.data import RowsOnDisk
+    from qkv.decoding import Engine, Translator
+    from qkv.engines.lean_engine import Lean
+    from qkv.engines.shortlist import Shortlist
 
 
-@app.command(name="shortlist")
 def shortlist_(
     model: Path,
     *,
     train: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006 (never changed)
     valid: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006
-    frequent: int = FREQUENT,
-    each: int = EACH,
+    frequent: int = 600,
+    each: int = 50,
     beam: int = 5,
     bound: float = 0.5,
     json: Annotated[bool, PLAIN] = False,
@@ -63,6 +58,13 @@ def shortlist_(
     json
         Print one JSON object.
     """
+    from qkv.engines.lean_engine import Lean
+    from qkv.engines.quantize import FILE as QUANTISED
+    from qkv.engines.quantize import open_int8, standard
+    from qkv.engines.shortlist import FILE, WITH, Shortlisted, make_shortlist, save
+    from qkv.folder import Loaded
+    from qkv.opening import load_translator
+
     translator = load_translator(model, own_process=True)
     plain, tokenizer = standard(translator.model), translator.tokenizer
     pairs = pairs_to_compare(translator, model, valid)
@@ -70,7 +72,7 @@ def shortlist_(
         made = make_shortlist(corpus, len(tokenizer), frequent=frequent, each=each)
     kinds = {"lean": Lean(plain)}
     if (model / QUANTISED).exists():
-        kinds["int8"] = cast(Lean, open_int8(model, Loaded(plain, tokenizer, translator.about), "cpu"))
+        kinds["int8"] = cast("Lean", open_int8(model, Loaded(plain, tokenizer, translator.about), "cpu"))
     engines: dict[str, Engine] = {}
     for name, engine in kinds.items():
         engines |= {name: engine, name + WITH: Shortlisted(engine, made)}
@@ -95,22 +97,31 @@ def shortlist_(
 
 
 @contextmanager
-def training_data(translator: Translator, model: Path, files: list[Path]) -> Iterator[Corpus]:
-    tokenizer, kept = translator.tokenizer, model / "training" / "data" / "train"
+def training_data(translator: "Translator", model: Path, files: list[Path]) -> "Iterator[RowsOnDisk]":
+    from qkv.data import RowsOnDisk, write_rows
+    from qkv.folder import RunFolder
+    from qkv.tasks.translation import PairsConfig, Translate
+    from qkv.text import read_pairs
+
+    tokenizer, kept = translator.tokenizer, RunFolder(model).corpus / "train"
     if not files:
         if not kept.exists():
             raise InputError(f"{model} has no data of a training run; give --train train.en train.de")
-        yield Corpus.open(kept, tokenizer.fingerprint)
+        yield RowsOnDisk.open(kept, tokenizer.fingerprint)
         return
     source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
-    pairs = ((pair.source, pair.target) for pair in read_pairs(files, source=source, target=target))
+    longest = translator.model.config.max_length
+    rows = Translate(PairsConfig()).rows(read_pairs(files, source=source, target=target), tokenizer, {})
     with tempfile.TemporaryDirectory() as place:
-        write_shards(Path(place) / "train", pairs, tokenizer, count=1, max_length=translator.model.config.max_length)
-        yield Corpus.open(Path(place) / "train", tokenizer.fingerprint)
+        write_rows(Path(place) / "train", rows, columns=2, vocab_size=len(tokenizer), fingerprint=tokenizer.fingerprint,
+                   count=1, longest=(longest + 1, longest + 2), unique=True)  # fmt: skip
+        yield RowsOnDisk.open(Path(place) / "train", tokenizer.fingerprint)
 
 
-def sizes(made: Shortlist, sources: list[list[int]], targets: list[list[int]]) -> dict[str, float]:
+def sizes(made: "Shortlist", sources: list[list[int]], targets: list[list[int]]) -> dict[str, float]:
     """The mean number of words that a sentence may use, and the share of the references' words that are among them."""
+    from qkv.decoding import padded
+
     words, hits, total = 0, 0, 0
     for source, target in zip(sources, targets, strict=True):
         ids, _ = made.of(padded([source]))

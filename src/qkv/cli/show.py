@@ -1,66 +1,55 @@
 """qkv list, info, average and check: commands that show what there is, and put weights together."""
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
-from rich.text import Text
 
-from qkv import folder
-from qkv.attention import ATTENTIONS, SCORES, STRUCTURES
-from qkv.cli.app import PLAIN, app, out, print_json
+from qkv import contents
+from qkv.cli.app import PLAIN, out, print_json, print_rows
 from qkv.errors import InputError
-from qkv.models import MODELS, count_parameters
-from qkv.objectives import OBJECTIVES
-from qkv.positions import POSITIONS
-from qkv.tasks import TASKS
-from qkv.text import languages, read_pairs
-from qkv.text.doctor import Report, examine
-from qkv.training import SCHEDULES, DataConfig
-from qkv.training.averaging import mean
-from qkv.training.checkpoint import existing
-from qkv.training.recipes import recipes
-from qkv.training.run import check_out
 
-LISTS: dict[str, Callable[[], dict[str, str]]] = {
-    "positions": lambda: first_lines(POSITIONS),
-    "attention": lambda: {**first_lines(ATTENTIONS), **first_lines(SCORES), **STRUCTURES},
-    "models": lambda: first_lines(MODELS),
-    "objectives": lambda: first_lines(OBJECTIVES),
-    "tasks": lambda: first_lines(TASKS),
-    "schedules": lambda: first_lines(SCHEDULES),
-    "recipes": lambda: {name: about for name, (_, about) in recipes().items()},
+# What `qkv list` can be asked for, and the tables that say it. Recipes are files.
+LISTS: dict[str, list[tuple[str, str]]] = {
+    "tasks": [("qkv.tasks", "TASKS")],
+    "models": [("qkv.models", "MODELS")],
+    "objectives": [("qkv.objectives", "OBJECTIVES")],
+    "positions": [("qkv.positions", "POSITIONS")],
+    "attention": [("qkv.attention", name) for name in ("ATTENTIONS", "SCORES", "STRUCTURES")],
+    "tokenizers": [("qkv.text.tokenizer", "TOKENIZERS")],
+    "schedules": [("qkv.training", "SCHEDULES")],
+    "averages": [("qkv.training.averaging", "AVERAGES")],
+    "recipes": [],
 }
+if TYPE_CHECKING:
+    Listed = str
+else:
+    Listed = Literal[tuple(LISTS)]
 
 
-@app.command(name="list")
-def list_(what: Literal["positions", "attention", "models", "objectives", "tasks", "schedules", "recipes"]) -> None:
+def list_(what: Listed) -> None:
     """What can be chosen by name in a recipe or a flag.
 
     For example:
       qkv list positions
       qkv list recipes
     """
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, about in LISTS[what]().items():
-        table.add_row(name, Text(about))
-    out.print(table)
+    parts = {name: part.summary for place in LISTS[what] for name, part in contents.table(*place).items()}
+    print_rows(parts or {name: about for name, (_, about) in contents.recipes().items()})
 
 
-def first_lines(parts: dict[str, Any]) -> dict[str, str]:
-    return {name: (part.__doc__ or "").strip().split("\n")[0] for name, part in parts.items()}
-
-
-@app.command
 def info(model: Path = Path("model"), *, json: Annotated[bool, PLAIN] = False) -> None:
     """What a model folder holds.
 
     For example:
       qkv info model
     """
+    from qkv import folder
+    from qkv.models import count_parameters
+    from qkv.training.checkpoint import existing
+
     loaded = folder.load(model)
     facts = {
         "folder": str(model),
@@ -81,7 +70,6 @@ def info(model: Path = Path("model"), *, json: Annotated[bool, PLAIN] = False) -
     out.print(table)
 
 
-@app.command
 def average(*folders: Path, out: Path, last: int = 5) -> None:
     """Average the weights of several model folders, or of the last checkpoints of one run.
 
@@ -98,6 +86,11 @@ def average(*folders: Path, out: Path, last: int = 5) -> None:
     last
         Of one run folder: how many of its newest checkpoints.
     """
+    from qkv import folder
+    from qkv.training.averaging import mean
+    from qkv.training.checkpoint import existing
+    from qkv.training.run import check_out
+
     if last < 1:
         raise InputError(f"--last is {last}, but at least one checkpoint must be averaged; give 1 or more")
     check_out(out)
@@ -120,7 +113,6 @@ def average(*folders: Path, out: Path, last: int = 5) -> None:
     print(f"{out}: the mean of {len(several)} sets of weights ({', '.join(path.name for path in several)})")
 
 
-@app.command
 def check(
     *files: Path,
     from_: Annotated[str, Parameter(name="--from", help="source language, e.g. en")] = "",
@@ -131,10 +123,13 @@ def check(
     For example:
       qkv check pairs.tmx --from en --to de
     """
+    from qkv.text import languages, read_pairs
+    from qkv.text.doctor import Report, Rules, examine
+
     source, target = languages(list(files), from_ or None, to or None)
-    report, rules, seen, twice = Report(), DataConfig().doctor, set(), 0
+    report, seen, twice = Report(), set(), 0
     read = read_pairs(list(files), source=source, target=target, skipped=report.skipped)
-    for pair in examine(read, rules, report):
+    for pair in examine(read, Rules(), report):
         key = hash((pair.source, pair.target))
         twice += key in seen
         seen.add(key)

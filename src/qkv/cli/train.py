@@ -1,95 +1,104 @@
 """qkv train and qkv demo: commands that make a model folder."""
 
-import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from cyclopts import Parameter
 
-from qkv import demo as demonstration
-from qkv import tasks
-from qkv.cli.app import MULTIPLE, PLAIN, app, print_json
-from qkv.errors import InputError
-from qkv.models import MODELS
-from qkv.objectives import Translation
-from qkv.tasks import TASKS
-from qkv.training import DataConfig, TrainingConfig
+from qkv.cli.app import MULTIPLE, PLAIN
+from qkv.contents import Part, Setting, Settings, attribute, settings, table
 
 
-def flags(*configs: type[Any], **more: Any) -> Any:
-    """The flags of settings dataclasses: only those that are given reach the command, as a tree."""
-    fields = {
-        field.name: Annotated[
-            flags(field.type) if isinstance(field.type, type) and dataclasses.is_dataclass(field.type) else field.type,
-            Parameter(help=field.metadata.get("about", "")),
-        ]
-        for config in reversed(configs)
-        for field in dataclasses.fields(config)
+def flags(fields: Settings) -> Any:
+    """The flags of some settings: only those that are given reach the command, as a tree."""
+    kinds = {
+        name: Annotated[flags(field.kind) if isinstance(field.kind, dict) else field.kind, Parameter(help=field.about)]
+        for name, field in fields.items()
     }
     make: Any = TypedDict
-    return make(f"{configs[0].__name__}Flags", {**fields, **more}, total=False)
+    return make("Flags", kinds, total=False)
+
+
+def settings_of(parts: dict[str, Part], name: str) -> Settings:
+    """The settings that some parts have, each in a class that it calls `name`; where two share one, the first's."""
+    classes = dict.fromkeys(found for part in parts.values() if (found := attribute(part, name)))
+    return {key: field for place in reversed(classes) for key, field in settings(*place).items()}
 
 
 if TYPE_CHECKING:
+    Task = str
+    Architecture = str
+    DemoArchitecture = str
     ModelFlags = dict[str, Any]
     DataFlags = dict[str, Any]
     ObjectiveFlags = dict[str, Any]
     TrainingFlags = dict[str, Any]
 else:
-    presets = dict.fromkeys(preset for model in MODELS.values() for preset in model.presets)
-    PRESET = Annotated[str, Parameter(help=f"sizes to begin with: {', '.join(presets)}")]
-    ModelFlags = flags(*(model.config_class for model in MODELS.values()), preset=PRESET)
-    DataFlags = flags(DataConfig, *(task.data_class for task in TASKS.values()))
-    ObjectiveFlags = flags(Translation, *(task.objective_class for task in TASKS.values()))
-    TrainingFlags = flags(TrainingConfig)
+    TASKS, MODELS = table("qkv.tasks", "TASKS"), table("qkv.models", "MODELS")
+    Task, Architecture = Literal[tuple(TASKS)], Literal[tuple(MODELS)]
+    DemoArchitecture = Literal[tuple(table("qkv.demo", "SIZES"))]
+    places = [place for model in MODELS.values() if (place := attribute(model, "presets"))]
+    preset = Setting(Literal[*(preset for place in places for preset in table(*place))], "sizes to begin with")
+    ModelFlags = flags({**settings_of(MODELS, "config_class"), "preset": preset})
+    DataFlags = flags(settings_of(TASKS, "data_class"))
+    OBJECTIVES = reversed(table("qkv.objectives", "OBJECTIVES").values())  # where two share a setting, the first's
+    ObjectiveFlags = flags({k: v for part in OBJECTIVES for k, v in settings(part.module, part.name).items()})
+    TrainingFlags = flags(settings("qkv.training", "TrainingConfig"))
 
 
-@app.command
 def train(
     *files: Path,
     from_: Annotated[str, Parameter(name="--from", help="source language, e.g. en")] = "",
     to: Annotated[str, Parameter(help="target language, e.g. de")] = "",
     valid: Annotated[list[Path] | None, MULTIPLE] = None,
     test: Annotated[list[Path] | None, MULTIPLE] = None,
+    start: Path | None = None,
     out: Path = Path("model"),
     recipe: str | None = None,
-    task: str = "",
+    task: Task | None = None,
+    architecture: Architecture | None = None,
     minutes: float | None = None,
     epochs: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
     device: str | None = None,
     restart: Annotated[bool, PLAIN] = False,
-    architecture: Annotated[str | None, Parameter(show=False)] = None,
     model: ModelFlags | None = None,
     data: DataFlags | None = None,
     objective: ObjectiveFlags | None = None,
+    objective_text: Annotated[str | None, Parameter(show=False)] = None,
     training: TrainingFlags | None = None,
 ) -> int:
-    """Train a translator on files of sentence pairs, or a model of another task. The same command again goes on where
-    it stopped.
+    """Train a translator on files of sentence pairs, a language model on plain text, or a model of another task. The
+    same command again goes on where it stopped.
 
     For example:
       qkv train pairs.tmx --from en --to de
       qkv train train.en train.de --valid val.en val.de --out model --minutes 30
       qkv train --recipe multi30k-en-de --model.d-model 256
-      qkv train pairs.tmx --from en --to de --model recurrent
-      qkv train --task classify train.tsv --valid valid.tsv --out model
+      qkv train pairs.tmx --from en --to de --architecture recurrent
+      qkv train book.txt more/*.txt --out lm
+      qkv train reviews.tsv --task classify --start lm --out critic
 
     Parameters
     ----------
     files
-        One or more files of pairs (tsv, csv, jsonl, tmx, xliff, po), or a source and a target file; each may be .gz.
+        Files of pairs (tsv, csv, jsonl, tmx, xliff, po), or a source and a target file; or plain text for a language
+        model; or what the task reads. Each may be .gz.
     valid
         Files to validate on; without them, pairs are held out.
     test
-        Files to keep out of training: pairs whose source is in them are dropped.
+        Files to keep out of training: examples that are in them are dropped.
+    start
+        A model folder to begin with, in place of random weights: any task on any model that can learn it.
     out
         The model folder to write.
     recipe
         A TOML file of settings, or the name of one that `qkv list recipes` shows.
     task
-        What to learn, by a name that `qkv list tasks` shows; translate unless said otherwise.
+        What to learn; by the files unless said otherwise. `qkv list tasks` says what each is.
+    architecture
+        What to train; the task's own choice unless said otherwise. `qkv list models` says what each is.
     minutes
         Stop after so much training time.
     epochs
@@ -103,55 +112,30 @@ def train(
     restart
         Begin anew, even if OUT holds a run or a model.
     """
+    from qkv.training import train as run
+
     given = {"minutes": minutes, "epochs": epochs, "steps": steps, "device": device}
     limits = {name: value for name, value in given.items() if value is not None}
     sections: dict[str, Any] = {
         "architecture": architecture,
         "model": model or {},
         "data": {**(data or {}), **({"seed": seed} if seed is not None else {})},
-        "objective": objective or {},
+        "objective": objective_text or objective or {},
         "training": {**(training or {}), **limits},
     }
     languages = {"source": from_, "target": to}
-    trained = tasks.train(
-        *files, task=task, out=out, valid=valid or (), test=test or (), recipe=recipe, restart=restart,
+    trained = run(
+        *files, task=task or "", start=start, out=out, valid=valid or (), test=test or (), recipe=recipe,
+        restart=restart,
         **{name: value for name, value in {**languages, **sections}.items() if value},
     )  # fmt: skip
     return 130 if trained.stopped == "interrupted" else 0
 
 
-@app.command
-def predict(*text: str, model: Path = Path("model"), json: Annotated[bool, PLAIN] = False, device: str = "cpu") -> None:
-    """What a model that was trained with --task says to a text.
-
-    For example:
-      qkv predict "A film that nobody should miss." --model model
-
-    Parameters
-    ----------
-    text
-        One text or several.
-    model
-        The model folder.
-    json
-        A JSON object for each text, with the probability of every label.
-    device
-        cpu, cuda or mps.
-    """
-    if not text:
-        raise InputError('no text was given; for example: qkv predict "a text" --model model')
-    for answer in tasks.predict(model, text, device):
-        if json:
-            print_json(answer)
-        else:
-            print("\t".join(str(value) for value in answer.values() if not isinstance(value, dict)))
-
-
-@app.command
 def demo(
     *,
     out: Path = Path("qkv-demo"),
-    model: str = "transformer",
+    architecture: DemoArchitecture = "transformer",
     minutes: float = 3.0,
     say: Annotated[list[str] | None, MULTIPLE] = None,
     seed: int = 1,
@@ -162,14 +146,14 @@ def demo(
     For example:
       qkv demo
       qkv demo --minutes 30 --out pronouncer --say Ada Grace
-      qkv demo --model recurrent --out recurrent
+      qkv demo --architecture recurrent --out recurrent
 
     Parameters
     ----------
     out
         The model folder to write.
-    model
-        transformer, recurrent or convolutional.
+    architecture
+        What to train.
     minutes
         Training time.
     say
@@ -179,4 +163,6 @@ def demo(
     restart
         Begin anew, even if OUT holds a run or a model.
     """
-    return demonstration.run(out, model=model, minutes=minutes, words=say or [], seed=seed, restart=restart)
+    from qkv.demo import run
+
+    return run(out, architecture=architecture, minutes=minutes, words=say or [], seed=seed, restart=restart)

@@ -2,33 +2,23 @@
 
 import dataclasses
 import json
-import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from qkv import tasks
-from qkv.cli.app import PLAIN, app, out, print_json
-from qkv.cli.documents import check_flags, give_file, give_texts, is_document, is_path
-from qkv.decoding import Translated, Translator
-from qkv.documents import compiled
-from qkv.engines import load_translator
+from qkv.cli.app import PLAIN, out, print_json
+from qkv.cli.lines import chunks, input_chunks
 from qkv.errors import InputError
-from qkv.evaluation import score as measure
 from qkv.files import replacing
-from qkv.tasks.figures import told
-from qkv.text import read_pairs
-from qkv.text.lines import read_lines
-from qkv.training.display import Display
 
-CHUNK = 1024  # lines translated at a time, so that long files show progress and need little memory
+if TYPE_CHECKING:
+    from qkv.decoding import Translated, Translator
 
 
-@app.command
 def translate(
     *text: str,
     model: Path = Path("model"),
@@ -99,8 +89,12 @@ def translate(
         What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
         ctranslate2-int8, or auto: the fastest here.
     """
+    from qkv.cli.documents import check_flags, give_file, give_texts, is_document
+    from qkv.documents import compiled
+    from qkv.opening import load_translator
+
     kept = compiled(protect or [])
-    translator = load_translator(model, device, engine, own_process=True)
+    translator = load_translator(model, device, engine=engine, own_process=True)
     how: dict[str, Any] = {"beam": beam, "n_best": n_best, "alpha": alpha, "seed": seed}
     how |= {"sampling": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
     if kind or protect or is_document(text):
@@ -110,7 +104,7 @@ def translate(
         if is_whole:
             return give_texts(translator, kind or "text", text, output, how)
         return give_file(translator, Path(text[0]), output, how, json=json)
-    lines = translated(translator, input_lines(text), how, 1 if not text and sys.stdin.isatty() else CHUNK)
+    lines = translated(translator, input_chunks(text, "translated", "a sentence"), how)
     write = as_json if json else lambda line: as_text(line, n_best, scores)
     if output is None:
         for line in lines:
@@ -133,39 +127,14 @@ def writing(path: Path) -> AbstractContextManager[Path]:
     return nullcontext(path) if path.exists() and not path.is_file() else replacing(path)
 
 
-def input_lines(text: tuple[str, ...]) -> Iterator[str]:
-    if is_path(text):
-        return read_lines(Path(text[0]))
-    for one in text:
-        if Path(one).suffix and not re.search(r"\s", one):  # a file's name, by the look of it
-            print(f"{one!r} was not read as a file, it is translated as text", file=sys.stderr)
-    if text:
-        return iter(text)
-    if sys.stdin.isatty():
-        print("type a sentence and Enter; Ctrl-D ends", file=sys.stderr)
-    return standard_input()
-
-
-def standard_input() -> Iterator[str]:
-    for number, data in enumerate(sys.stdin.buffer, start=1):
-        try:
-            line = data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            place = f"line {number}, byte {error.start + 1} (0x{data[error.start]:02x})"
-            raise InputError(f"standard input is not UTF-8 in {place}; convert it to UTF-8 text") from None
-        yield (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\n").removesuffix("\r")
-
-
-def translated(
-    translator: Translator, lines: Iterator[str], how: dict[str, Any], chunk: int = CHUNK
-) -> Iterator[Translated]:
+def translated(translator: "Translator", lines: Iterable[list[str]], how: dict[str, Any]) -> "Iterator[Translated]":
     """In chunks, with a counter on standard error for long inputs, and remarks about lines that were not plain."""
-    done, waiting = 0, True
+    from qkv.training.display import Display
+
+    done = 0
     with Display(quiet=not sys.stderr.isatty()).counting("translating", None, "lines") as tick:
-        while waiting:
-            some = [line for _, line in zip(range(chunk), lines, strict=False)]
-            waiting = len(some) == chunk
-            for line in translator.translate(some, **how) if some else []:
+        for some in lines:
+            for line in translator.translate(some, **how):
                 done += 1
                 for remark in line.remarks():
                     print(f"line {done} {remark}", file=sys.stderr)
@@ -173,19 +142,18 @@ def translated(
             tick(done)
 
 
-def as_text(line: Translated, n_best: int, scores: bool) -> str:
+def as_text(line: "Translated", n_best: int, scores: bool) -> str:
     several = line.alternatives[:n_best]
     return "\t".join(f"{one.score:.4f}\t{one.text}" if scores else one.text for one in several)
 
 
-def as_json(line: Translated) -> str:
+def as_json(line: "Translated") -> str:
     several = [{"text": one.text, "score": one.score} for one in line.alternatives]
     return json.dumps(
         {"text": line.text, "score": line.score, "alternatives": several, "remarks": line.remarks()}, ensure_ascii=False
     )
 
 
-@app.command
 def score(
     *files: Path,
     model: Path = Path("model"),
@@ -231,13 +199,17 @@ def score(
         What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
         ctranslate2-int8, or auto: the fastest here.
     """
-    if model.is_dir() and tasks.task_of(model) != "translate":
+    from qkv.evaluation import score as measure
+    from qkv.opening import load_translator, task_in_folder
+    from qkv.text import read_pairs
+
+    if model.is_dir() and task_in_folder(model) != "translate":
         return score_task(model, files, device, as_json=json)
-    translator = load_translator(model, device, engine, own_process=True)
+    translator = load_translator(model, device, engine=engine, own_process=True)
     source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
     pairs = list(read_pairs(list(files), source=source or None, target=target or None))
     how = {"beam": beam, "alpha": alpha}
-    texts = [line.text for line in translated(translator, iter([pair.source for pair in pairs]), how)]
+    texts = [line.text for line in translated(translator, chunks(pair.source for pair in pairs), how)]
     result = measure(
         texts, [pair.target for pair in pairs],
         target_language=target, lowercase=lowercase, as_paper=as_paper, confidence=confidence,
@@ -252,8 +224,11 @@ def score(
 
 
 def score_task(model: Path, files: tuple[Path, ...], device: str, *, as_json: bool) -> None:
-    result = tasks.score(model, *files, device=device)
+    from qkv.evaluation import in_words
+    from qkv.opening import score_files
+
+    result = score_files(model, *files, device=device)
     if as_json:
         print_json(result)
     else:
-        out.print(f"{told(result)}   of {result['examples']:,} examples, loss {result['loss']:.3f}")
+        out.print(f"{in_words(result)}   of {result['examples']:,} examples")

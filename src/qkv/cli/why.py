@@ -1,18 +1,18 @@
 """qkv why: the claims of the lecture notes, measured."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.table import Table
 
-from qkv.cli.app import PLAIN, app, out, print_json
+from qkv.cli.app import PLAIN, out, print_json
 from qkv.errors import InputError
-from qkv.look.picture import check_suffix
-from qkv.why import CLAIMS, Claim, Measured, find
+
+if TYPE_CHECKING:
+    from qkv.why import Claim, Measured
 
 
-@app.command
 def why(
     name: str = "",
     *,
@@ -30,6 +30,9 @@ def why(
       qkv why scale -o scale.png
       qkv why N11 --json
     """  # fmt: skip
+    from qkv.look.picture import check_suffix
+    from qkv.why import find
+
     if not name:
         list_claims(as_json=json)
         return 0
@@ -49,6 +52,8 @@ def why(
 
 
 def list_claims(*, as_json: bool) -> None:
+    from qkv.why import CLAIMS
+
     if as_json:
         print_json([{"number": c.number, "name": c.name, "claim": c.words} for c in CLAIMS])
         return
@@ -58,7 +63,7 @@ def list_claims(*, as_json: bool) -> None:
     out.print(table)
 
 
-def show(claim: Claim, measured: Measured) -> None:
+def show(claim: "Claim", measured: "Measured") -> None:
     out.print(f"{claim.number} {claim.name}: {claim.words}\n", markup=False)
     table = Table(box=None, pad_edge=False)
     for i, column in enumerate(measured.columns):

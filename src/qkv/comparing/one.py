@@ -2,10 +2,8 @@
 
 import json
 import os
-import statistics
 import sys
 import threading
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,24 +11,19 @@ from typing import Any
 import torch
 
 from qkv import folder as folders
-from qkv import tasks
 from qkv.comparing.shared import Spec
 from qkv.config import Tree, merge
-from qkv.data.validation import validation_pairs
-from qkv.decoding import Translator
-from qkv.engines import load_translator
+from qkv.device import choose_device
 from qkv.errors import InputError
-from qkv.evaluation import score
 from qkv.files import write_json
+from qkv.folder import RunFolder
 from qkv.memory import peak_memory
 from qkv.models import count_parameters
-from qkv.text import read_pairs
-from qkv.training import Trained
-from qkv.training.device import choose_device
+from qkv.opening import task_in
+from qkv.tasks import Corpus, Task
+from qkv.training import Trained, train
 from qkv.training.settings import paths
 
-TIMED = 100  # sentences whose decoding is timed
-ROUNDS = 3  # ... so often; the median counts
 STOPPED = 130  # the exit code of a run that was asked to stop
 
 
@@ -39,7 +32,7 @@ def main(path: Path) -> int:
     try:
         spec, folder = Spec(**json.loads(path.read_text(encoding="utf-8"))), path.parent
         threads = {"training": {"threads": spec.threads}} if spec.threads else {}
-        trained = tasks.train(out=folder, **merge(spec.settings, threads))
+        trained = train(out=folder, **merge(spec.settings, threads))
         memory = most_memory(folder / "memory.json")  # before translations add to it
         if trained.stopped == "interrupted":
             return STOPPED
@@ -55,39 +48,28 @@ def main(path: Path) -> int:
 
 def measure(spec: Spec, folder: Path, trained: Trained) -> Tree:
     """The figures of the weights that were kept."""
+    device = str(choose_device(spec.settings.get("training", {}).get("device", "auto")))
+    loaded = folders.load(folder, device)
+    task = task_in(loaded)
     figures: Tree = {name: trained.best[name] for name in ("loss", "perplexity") if name in trained.best}
     figures |= {"steps": trained.steps, "minutes": trained.minutes, "threads": torch.get_num_threads()}
-    speed = training_speed(folder / "training" / "log.jsonl")
-    device = str(choose_device(spec.settings.get("training", {}).get("device", "auto")))
-    figures["parameters"] = count_parameters(folders.load(folder).model)
-    if spec.settings.get("task", "translate") != "translate":
-        return figures | {"example_speed": speed} | answers(spec, folder, trained, device)
-    figures["training_speed"] = speed
-    translator = load_translator(folder, device, own_process=True)
-    measured_on, pairs = held_out(spec, folder, translator)
-    texts = [line.text for line in translator.translate([source for source, _ in pairs], **spec.search)]
-    scores = score(texts, [target for _, target in pairs], target_language=str(translator.about.get("target", "")))
-    figures |= {"bleu": scores.bleu, "bleu_signature": scores.bleu_signature, "measured_on": measured_on}
-    return figures | {"decoding_speed": decoding_speed(translator, [source for source, _ in pairs], spec.search)}
+    figures["training_speed" if task.speed == "tokens" else "example_speed"] = training_speed(RunFolder(folder).log)
+    figures["parameters"] = count_parameters(loaded.model)
+    measured_on, examples = held_out(spec, task)
+    found = task.evaluate(loaded, examples, **spec.search)
+    figures |= {name: value for name, value in found.items() if name != "loss"} | {"measured_on": measured_on}
+    if RunFolder(folder).results.exists():
+        figures["baselines"] = json.loads(RunFolder(folder).results.read_text(encoding="utf-8"))["baselines"]
+    return figures | task.timed(loaded, examples, **spec.search)
 
 
-def answers(spec: Spec, folder: Path, trained: Trained, device: str) -> Tree:
-    """Of a task: accuracy on the test files, or else on the validation examples; and what its baselines have there."""
-    baselines = json.loads((folder / "results.json").read_text(encoding="utf-8"))["baselines"]
-    files = paths(spec.settings.get("test", []))
-    found = tasks.score(folder, *files, device=device) if files else trained.best
-    where = "test files" if files else "validation examples"
-    figures = {name: found[name] for name in ("accuracy", "macro_f1", "mcc") if name in found}
-    return {**figures, "measured_on": where, "baselines": baselines}
-
-
-def held_out(spec: Spec, folder: Path, translator: Translator) -> tuple[str, list[tuple[str, str]]]:
-    """The pairs to translate: of the test files, or the validation files, or those that training held out."""
-    source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
+def held_out(spec: Spec, task: Task) -> tuple[str, list[Any]]:
+    """The examples to measure on: of the test files, or the validation files, or those that training held out."""
     for name in ("test", "valid"):
         if files := paths(spec.settings.get(name, [])):
-            return f"{name} files", [(p.source, p.target) for p in read_pairs(files, source=source, target=target)]
-    return "pairs held out", validation_pairs(folder, translator.tokenizer)
+            return f"{name} files", list(task.read(files))
+    examples = Corpus.open(Path(spec.settings["corpus"])).valid_examples(task.example_class)
+    return f"{task.unit} held out", examples
 
 
 def training_speed(log: Path) -> float:
@@ -101,17 +83,6 @@ def training_speed(log: Path) -> float:
         steps = [event for event in events if event["event"] == "train"]
         tokens, seconds = sum(step["tokens"] for step in steps), steps[-1]["seconds"]
     return tokens / max(seconds, 0.01)  # the log's own precision
-
-
-def decoding_speed(translator: Translator, sources: list[str], search: dict[str, Any]) -> float:
-    """Target tokens a second, from text to text."""
-    speeds = []
-    for _ in range(ROUNDS):
-        began = time.perf_counter()
-        lines = translator.translate(sources[:TIMED], **search)
-        seconds = time.perf_counter() - began
-        speeds.append(sum(len(translator.tokenizer.encode(line.text)) + 1 for line in lines) / seconds)  # with the end
-    return statistics.median(speeds)
 
 
 def most_memory(path: Path) -> int | None:

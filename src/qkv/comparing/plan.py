@@ -14,8 +14,8 @@ import torch
 from qkv.config import Tree, merge, read_toml
 from qkv.errors import InputError
 from qkv.models import MODELS
-from qkv.tasks import complete
 from qkv.training.recipes import find
+from qkv.training.settings import complete
 
 SHORT = {"attention": "model.attention", "position": "model.position", "model": "architecture"}
 SECTIONS = ("data", "model", "objective", "training")
@@ -84,8 +84,8 @@ def variations(text: str) -> list[Row]:
     section, _, setting = name.partition(".")
     if not values or (name != "architecture" and not (section in SECTIONS and setting)):
         raise InputError(
-            f"--vary {text!r} does not say what to vary; write KEY=A,B with attention, position or model as the KEY, "
-            "or the dotted name of a setting such as model.d_model"
+            f"--vary {text!r} does not say what to vary; write KEY=A,B with attention, position or architecture as the "
+            "KEY, or the dotted name of a setting such as model.d_model"
         )
     rows = []
     for value in split(values):
@@ -148,9 +148,7 @@ def laid_over(base: Tree, row: Row) -> tuple[Tree, list[str]]:
 def problem(base: Tree, row: Row) -> str:
     """Why a row cannot be built, in one sentence; nothing if it can."""
     try:
-        # As for any translator: sizes follow the corpus, and until it is read the smallest stand for them.
-        smallest = {"model": {"preset": "tiny"}} if base.get("task", "translate") == "translate" else {}
-        settings = complete(merge(smallest, laid_over(base, row)[0]), "settings")
+        settings = complete(laid_over(base, row)[0], "settings")
         with torch.device("meta"):  # sizes without weights
             MODELS[settings.architecture](settings.model)
     except InputError as error:

@@ -5,19 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qkv import tasks
 from qkv.comparing import plan
-from qkv.comparing.shared import Shared, SharedTask, Spec
-from qkv.comparing.table import FIGURES, Entry, Table
+from qkv.comparing.shared import Shared, Spec
+from qkv.comparing.table import Entry, Table
 from qkv.comparing.workers import Workers
 from qkv.config import Tree, merge
 from qkv.decoding import Search
 from qkv.errors import InputError
+from qkv.evaluation import FIGURES
 from qkv.files import alone, write_json, write_text
 from qkv.look.bars import draw_points
 from qkv.look.trade import draw_trade
 from qkv.training.display import Display
 from qkv.training.run import check_out
+from qkv.training.settings import task_of
 
 
 @dataclass(frozen=True)
@@ -57,16 +58,17 @@ def compare(
             f"there is nothing to compare: {recipe} has no [[vary]] rows; give --vary position=none,learned"
         )
     base = merge(base, {"training": budget(steps, epochs, minutes)})
-    is_translation = tasks.named(base, Path(), restart=True).name == "translate"
+    task = task_of(base, str(recipe))
     rows, impossible = plan.possible(base, rows, skip_impossible)
     out, display = Path(out), Display(quiet)
     check_out(out)
     with alone(out / "compare.lock", f"another qkv is comparing into {out}; wait for it, or give a new --out"):
-        shared = (Shared if is_translation else SharedTask)(base, out, display)
-        search = {"beam": beam, "alpha": alpha} if is_translation else {}
+        shared = Shared(base, out, display)
+        given: Tree = {"beam": beam, "alpha": alpha}
+        search = {name: given[name] for name in task.search}
         specs = {row.name: [shared.spec(row, seed, search) for seed in range(seeds)] for row in rows}
         entries = [Entry(row, left_out=plan.laid_over(base, row)[1]) for row in different(rows, specs, display)]
-        table = Table(Path(recipe).stem, search, entries, impossible)
+        table = Table(Path(recipe).stem, task, search, entries, impossible)
         return Runs(out, table, specs, display).go(jobs)
 
 

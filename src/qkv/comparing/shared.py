@@ -2,29 +2,22 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from qkv.comparing.plan import Row, laid_over
 from qkv.config import Tree, merge, to_tree
-from qkv.models import MODELS
-from qkv.tasks import TASKS, complete
-from qkv.tasks.reading import read_examples
-from qkv.tasks.settings import TaskSettings, with_defaults
-from qkv.text import languages
-from qkv.text.tokenizer import TOKENIZERS, Tokenizer
+from qkv.tasks import Corpus, Survey
+from qkv.tasks.corpus import PARTS
 from qkv.training import prepare
-from qkv.training.choose import Corpus, choose
-from qkv.training.device import choose_device
 from qkv.training.display import Display
-from qkv.training.settings import paths
+from qkv.training.settings import complete, modern
 
-FILES = ("train", "valid", "test")
 # Settings that change no figure but speed: a result stays good whatever they are.
 IDLE = ("threads", "keep", "checkpoint_minutes", "checkpoint_steps")
+LATER = ("seed", "batch_tokens", "tokenizer", "vocab_size")  # ... of data, that do not change how files are read
 
 
 @dataclass(frozen=True)
@@ -41,88 +34,56 @@ class Spec:
 
 
 class Shared:
-    """Reads the corpus of the recipe; then gives each row its whole settings, the vocabulary among them."""
-
-    def __init__(self, base: Tree, out: Path, display: Display) -> None:
-        self.base, self.out = base, out
-        partial = complete(merge({"model": {"preset": "tiny"}}, base), "settings")
-        train, valid, test = (paths(getattr(partial, name)) for name in FILES)
-        found = languages(train, partial.source or None, partial.target or None)
-        self.names = {"source": found[0] or "", "target": found[1] or ""}
-        source = prepare.Source(train, valid, test, self.names["source"], self.names["target"], partial.data.doctor)
-        with display.counting("reading", None) as tick:
-            self.survey = source.survey(tick)
-        corpus = Corpus(self.survey.report.kept, self.survey.characters)
-        self.chosen = choose(corpus, choose_device(partial.training.device), partial.training)
-
-    def spec(self, row: Row, seed: int, search: Mapping[str, Any]) -> Spec:
-        """The `seed`th run of a row, counted from 0."""
-        tree = self.whole(row)
-        settings = complete(tree, row.name)
-        tree = merge(tree, {"data": {"tokenizer": self.tokenizer(settings), "seed": settings.data.seed + seed}})
-        folder = f"{row.folder}-{settings.data.seed + seed}"
-        digest = digest_of(complete(tree, row.name), search)
-        return Spec(row.name, settings.data.seed + seed, folder, tree, dict(search), digest)
-
-    def whole(self, row: Row) -> Tree:
-        """Every setting that the recipe or the row gives or the corpus decides."""
-        tree, _ = laid_over(self.base, row)
-        tree.pop("published", None)
-        config = MODELS[str(tree.get("architecture", next(iter(MODELS))))].config_class
-        known = ["preset", *(setting.name for setting in fields(config))]
-        sizes = {key: value for key, value in self.chosen["model"].items() if key in known}
-        return merge(self.names, {**self.chosen, "model": sizes}, tree)
-
-    def tokenizer(self, settings: Any) -> str:
-        """The path of the sub-words for these settings: learned once, so that rows have the same vocabulary."""
-        c = settings.data
-        if c.tokenizer not in TOKENIZERS:
-            return str(c.tokenizer)
-        what = digest_json([self.survey.files, c.tokenizer, c.vocab_size])
-        path = self.out / "tokenizers" / f"{c.tokenizer}-{c.vocab_size}-{what[:8]}.json"
-        if not path.exists():
-            prepare.learn_tokenizer(c, self.survey.sample).save(path)
-        return str(path)
-
-
-class SharedTask(Shared):
-    """The same for a task that is not translation: its sizes are its own, not those of the corpus."""
+    """Reads the files of a recipe once, and encodes them once for all rows that encode them alike."""
 
     def __init__(self, base: Tree, out: Path, display: Display) -> None:
         self.base, self.out, self.display = base, out, display
+        self.surveys: dict[str, Survey] = {}
 
-    def whole(self, row: Row) -> Tree:
-        tree, _ = laid_over(self.base, row)
+    def spec(self, row: Row, seed: int, search: Mapping[str, Any]) -> Spec:
+        """The `seed`th run of a row, counted from 0."""
+        tree, _ = laid_over(modern(self.base), row)
         tree.pop("published", None)
-        return with_defaults(TASKS[tree["task"]], tree)
+        tree = modern(tree, row.name)
+        survey = self.survey(tree, row.name)
+        tree = prepare.chosen(tree, survey, row.name)
+        bounds = prepare.task(tree, row.name).bounds(complete(tree, row.name).model)
+        corpus = self.corpus(tree, survey, bounds, row.name)
+        settings = complete({**tree, "corpus": str(corpus.folder)}, row.name)
+        number = settings.data.seed + seed
+        tree = merge(tree, {"corpus": str(corpus.folder), "data": {"seed": number}})
+        digest = digest_of(complete(tree, row.name), corpus, search)
+        return Spec(row.name, number, f"{row.folder}-{number}", tree, dict(search), digest)
 
-    def tokenizer(self, settings: TaskSettings) -> str:
-        """Learned once for all rows that read the same text in the same way."""
-        c, task = settings.data, TASKS[settings.task](settings.data)
-        if c.tokenizer not in TOKENIZERS:
-            return str(c.tokenizer)
-        reading = {key: value for key, value in to_tree(c).items() if key not in ("seed", "batch_tokens")}
-        files = [[file_digest(path) for path in paths(getattr(settings, name))] for name in FILES]
-        path = self.out / "tokenizers" / f"{c.tokenizer}-{c.vocab_size}-{digest_json([files, reading])[:8]}.json"
-        if not path.exists():
-            task.learn_tokenizer(read_examples(task, settings, self.display.say).train).save(path)
-        return str(path)
+    def survey(self, tree: Tree, where: str) -> Survey:
+        """The files, read and examined; again only for a row that reads them in another way."""
+        data = {key: value for key, value in tree.get("data", {}).items() if key not in LATER}
+        key = digest_json([tree.get("task"), data])
+        if key not in self.surveys:
+            self.out.mkdir(parents=True, exist_ok=True)
+            self.surveys[key] = prepare.read(tree, {}, self.out, self.display, where)
+        return self.surveys[key]
+
+    def corpus(self, tree: Tree, survey: Survey, bounds: Tree, where: str) -> Corpus:
+        task = prepare.task(tree, where)
+        encoding = {key: value for key, value in to_tree(task.data).items() if key not in ("seed", "batch_tokens")}
+        folder = self.out / "corpora" / digest_json([survey.digests, task.name, encoding, bounds])[:16]
+        if not folder.exists():
+            tokenizer = prepare.learn_tokenizer(task.data, survey.sample)
+            facts = {**task.facts(survey, tokenizer), **bounds}
+            prepare.write(folder, task, survey, tokenizer, facts, self.display)
+        return Corpus.open(folder)
 
 
-def digest_of(settings: Any, search: Mapping[str, Any]) -> str:
+def digest_of(settings: Any, corpus: Corpus, search: Mapping[str, Any]) -> str:
     """Files count by what is in them, wherever they are."""
     tree = to_tree(settings)
     for name in IDLE:
         del tree["training"][name]
-    for name in FILES:
-        tree[name] = [file_digest(path) for path in paths(tree[name])]
-    tree["data"]["tokenizer"] = Tokenizer.load(Path(settings.data.tokenizer)).fingerprint
-    return digest_json([tree, dict(search)])
-
-
-@cache
-def file_digest(path: Path) -> str:
-    return prepare.digest(path)
+    for name in ("corpus", *PARTS):
+        del tree[name]
+    tree["data"]["tokenizer"] = corpus.tokenizer.fingerprint
+    return digest_json([tree, sorted(corpus.digests.values()), dict(search)])
 
 
 def digest_json(data: Any) -> str:

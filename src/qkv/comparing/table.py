@@ -4,40 +4,11 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from qkv.comparing.plan import Row
 from qkv.config import Tree
-
-
-class Figure(NamedTuple):
-    """A column: what it is called, and how its numbers are written."""
-
-    title: str
-    unit: float  # what one stands for
-    digits: int
-    after: str = ""
-
-    def text(self, value: float) -> str:
-        return f"{value / self.unit:,.{self.digits}f}"
-
-
-FIGURES = {
-    "parameters": Figure("parameters", 1e6, 2, " M"),
-    "loss": Figure("loss", 1, 3),
-    "perplexity": Figure("perplexity", 1, 2),
-    "bleu": Figure("BLEU", 1, 2),
-    "accuracy": Figure("accuracy", 0.01, 2, " %"),
-    "macro_f1": Figure("macro-F1", 0.01, 2, " %"),
-    "mcc": Figure("Matthews correlation", 1, 3),
-    "training_speed": Figure("training tokens/s", 1, 0),
-    "example_speed": Figure("training examples/s", 1, 0),
-    "decoding_speed": Figure("decoding tokens/s", 1, 0),
-    "peak_memory": Figure("peak memory", 1e6, 0, " MB"),
-}
-SCORES = ("bleu", "accuracy")  # what rows are sorted by
-OF_TASKS = ("accuracy", "macro_f1", "mcc", "example_speed")  # figures that a translation has not
-OF_TRANSLATION = ("perplexity", "bleu", "training_speed", "decoding_speed")  # ... and that another task has not
+from qkv.evaluation import FIGURES, better
+from qkv.tasks import Task
 
 
 @dataclass
@@ -75,6 +46,7 @@ class Table:
     """All rows, and the sentences that belong below them."""
 
     recipe: str
+    task: type[Task]
     search: Tree
     entries: Sequence[Entry]
     impossible: dict[str, str] = field(default_factory=dict)  # row -> why it cannot be built
@@ -83,15 +55,15 @@ class Table:
         """The best score first; rows without one last, in their own order."""
 
         def key(entry: Entry) -> float:
-            scores = [score for name in SCORES if (score := entry.mean(name)) is not None]
-            return -scores[0] if scores else math.inf
+            mean = entry.mean(self.task.score)
+            return math.inf if mean is None else -better(self.task.score, mean)
 
         return sorted(self.entries, key=key)
 
     def figures(self) -> list[str]:
-        """The figures that any run has; before there is one, those of a translation, or of another task."""
+        """The figures that any run has; before there is one, those that its task will have."""
         names = [name for name in FIGURES if any(entry.values(name) for entry in self.entries)]
-        return names or [name for name in FIGURES if name not in (OF_TASKS if self.search else OF_TRANSLATION)]
+        return names or [name for name in FIGURES if name in ("parameters", *self.task.figures, "peak_memory")]
 
     def header(self) -> list[str]:
         published = ["published"] if any(entry.row.published for entry in self.entries) else []

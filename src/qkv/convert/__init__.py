@@ -2,13 +2,13 @@
 
 from qkv.convert.export import EXPORTS, digest, exporting, mark
 from qkv.convert.extras import need
+from qkv.convert.families import FAMILIES, Converted
 from qkv.convert.foreign import Foreign
-from qkv.convert.hugging_face import NORMS, Converted, read_hugging_face
 from qkv.convert.onnx import OnnxModel
 
 __all__ = [
     "EXPORTS",
-    "NORMS",
+    "FAMILIES",
     "Converted",
     "Foreign",
     "OnnxModel",
@@ -16,5 +16,4 @@ __all__ = [
     "exporting",
     "mark",
     "need",
-    "read_hugging_face",
 ]

@@ -25,12 +25,12 @@ def write_ctranslate2(
         raise InputError(f"unknown quantization {quantization!r}; {nearest(quantization, QUANTIZATIONS)}")
     specs = need("ctranslate2.specs", "qkv[ctranslate2]")
     c = model.config
-    activations = {"relu": specs.Activation.RELU, "gelu": specs.Activation.GELU, "swish": specs.Activation.SWISH}
+    activations = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "swish": "SWISH"}
     spec = specs.TransformerSpec.from_config(
         (c.encoder_layers, c.decoder_layers),
         c.n_heads,
         pre_norm=c.norm == "pre",
-        activation=activations[c.activation],
+        activation=getattr(specs.Activation, activations[c.activation]),
     )
     fill_stack(spec.encoder, model.encoder, c.max_length)
     fill_stack(spec.decoder, model.decoder, c.max_length)
@@ -43,7 +43,7 @@ def write_ctranslate2(
     spec.register_target_vocabulary(words)
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = words[UNK], words[BOS], words[EOS]
     spec.config.decoder_start_token, spec.config.add_source_eos = words[BOS], True
-    spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
+    spec.config.layer_norm_epsilon = c.eps
     spec.validate()
     spec.optimize(quantization or None)
     spec.save(str(out))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.convert.ctranslate2 import write_ctranslate2
-from qkv.convert.hugging_face import write_hugging_face
+from qkv.convert.families import write_hugging_face
 from qkv.convert.onnx import write_onnx
 from qkv.convert.plain import check_plain
 from qkv.errors import InputError, nearest

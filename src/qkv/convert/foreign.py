@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qkv.errors import InputError
-from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, check_unicode
+from qkv.text.normalise import check_unicode
+from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 
 class Foreign(Tokenizer):

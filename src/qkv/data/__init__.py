@@ -1,7 +1,27 @@
-"""Ids on disk -> batches for training: shards that are mapped, not loaded, and batches under a token budget."""
+"""Ids -> batches for training: rows that are mapped, not loaded; buckets of like length, windows of running text."""
 
-from qkv.data.batches import Batch, Batches, Place, Stream, in_order
-from qkv.data.examples import Examples
-from qkv.data.shards import Corpus, Shard, Written, write_shards
+from qkv.data.batches import START, Batch, Place, Stream, generator
+from qkv.data.buckets import Buckets
+from qkv.data.mixture import Mixture
+from qkv.data.rows import Row, Rows, RowsInMemory, RowsOnDisk, RunningText, Shard, Written, each_row, write_rows
+from qkv.data.windows import Windows
 
-__all__ = ["Batch", "Batches", "Corpus", "Examples", "Place", "Shard", "Stream", "Written", "in_order", "write_shards"]
+__all__ = [
+    "START",
+    "Batch",
+    "Buckets",
+    "Mixture",
+    "Place",
+    "Row",
+    "Rows",
+    "RowsInMemory",
+    "RowsOnDisk",
+    "RunningText",
+    "Shard",
+    "Stream",
+    "Windows",
+    "Written",
+    "each_row",
+    "generator",
+    "write_rows",
+]

@@ -2,6 +2,7 @@
 
 from qkv.decoding.beam import beam_search
 from qkv.decoding.engine import Engine, Plain, Search, padded
+from qkv.decoding.generator import Generated, Generator
 from qkv.decoding.greedy import greedy
 from qkv.decoding.hypothesis import Hypothesis, length_penalty
 from qkv.decoding.sampling import sample
@@ -10,6 +11,8 @@ from qkv.decoding.translator import Translated, Translator
 
 __all__ = [
     "Engine",
+    "Generated",
+    "Generator",
     "Hypothesis",
     "Plain",
     "Search",

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from qkv.decoding.beam import beam_search
 from qkv.decoding.constraints import Constraints, Ends
-from qkv.decoding.greedy import Choose, Written, greedy, most_probable, one_by_one
+from qkv.decoding.greedy import Choose, NextTokens, greedy, most_probable, one_by_one
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.sampling import Row, check_sampling, drawing, sample, uniform
+from qkv.decoding.sampling import RowNumber, check_sampling, drawing, sample, uniform
+from qkv.decoding.sliding import Sliding
 from qkv.errors import InputError
 from qkv.models import Model, Writes
 from qkv.text.tokenizer import EOS, PAD
@@ -59,7 +60,7 @@ class Engine(Protocol):
     name: str
 
     def decode(
-        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[Row] | None = None
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
         """The n best for each source (ids without the end) or prompt; at most limits[i] tokens, see `Constraints`.
 
@@ -77,39 +78,47 @@ class Plain:
 
     name = "plain"
 
-    def __init__(self, model: Model, decoder: Writes | None = None, *, left: bool = False) -> None:
-        """`decoder` is what writes in the model's place; `left`: it is given prompts, padded on the left."""
-        self.model, self.decoder, self.left = model, decoder or cast(Writes, model), left
+    def __init__(self, model: Model, decoder: Writes | None = None) -> None:
+        """`decoder` is what writes in the model's place."""
+        self.model, self.decoder = model, decoder or cast(Writes, model)
+        self.has_prompts = getattr(model, "is_causal", False)  # it goes on from prompts, and does not translate
 
     def decode(
-        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[Row] | None = None
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
-        given, no_repeat, ends = self.given(sources), how.no_repeat, how.ends
+        writer, given, no_repeat, ends = self.writer(sources, limits), self.given(sources), how.no_repeat, how.ends
         if how.sampling:
-            several = torch.arange(len(sources)).repeat_interleave(how.n_best)
+            several = [i for i in range(len(sources)) for _ in range(how.n_best)]
             named = rows or [(i,) for i in range(len(sources))]
             drawn = sample(
-                self.decoder, given[several.to(given.device)], [limits[i] for i in several],
+                writer, given[several], [limits[i] for i in several],
                 temperature=how.temperature, top_k=how.top_k, top_p=how.top_p, seed=how.seed,
                 rows=[(*row, i) for row in named for i in range(how.n_best)], no_repeat=no_repeat, ends=ends,
             )  # fmt: skip
             groups = [drawn[i : i + how.n_best] for i in range(0, len(drawn), how.n_best)]
             return [sorted(some, key=lambda h: -h.score) for some in groups]
         if how.beam == 1:
-            return [[one] for one in greedy(self.decoder, given, limits, no_repeat=no_repeat, ends=ends)]
-        found = beam_search(self.decoder, given, limits, beam=how.beam, alpha=how.alpha, no_repeat=no_repeat, ends=ends)
+            return [[one] for one in greedy(writer, given, limits, no_repeat=no_repeat, ends=ends)]
+        found = beam_search(writer, given, limits, beam=how.beam, alpha=how.alpha, no_repeat=no_repeat, ends=ends)
         return [some[: how.n_best] for some in found]
 
-    def stream(self, source: list[int], limit: int, how: Search, row: Row = (0,)) -> Iterator[Written]:
+    def stream(self, source: list[int], limit: int, how: Search, row: RowNumber = (0,)) -> Iterator[NextTokens]:
         """One text, a token at a time: what `decode` gives for it, greedy or drawn."""
         choose: Choose = most_probable
         if how.sampling:
             choose = drawing(how.temperature, how.top_k, how.top_p, uniform(how.seed, [(*row, 0)], [limit]))
-        return one_by_one(self.decoder, self.given([source]), Constraints([limit], how.no_repeat, how.ends), choose)
+        writer, rules = self.writer([source], [limit]), Constraints([limit], how.no_repeat, how.ends)
+        return one_by_one(writer, self.given([source]), rules, choose)
+
+    def writer(self, sources: list[list[int]], limits: list[int]) -> Writes:
+        """What writes; after prompts, a text may outgrow the context. Its last token is not read."""
+        context = self.model.config.max_length
+        outgrows = any(len(ids) + limit - 1 > context for ids, limit in zip(sources, limits, strict=True))
+        return Sliding(self.decoder, context) if self.has_prompts and outgrows else self.decoder
 
     def given(self, sources: list[list[int]]) -> Tensor:
         device = next(self.model.parameters()).device
-        return padded_left(sources, device) if self.left else padded(sources, device)
+        return padded_left(sources, device) if self.has_prompts else padded(sources, device)
 
     def spread(self, work: Work, count: int) -> Spread | None:
         """What hooks watch must happen here, one piece after another."""

@@ -15,7 +15,7 @@ from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.searcher import Searcher, by_length
 from qkv.decoding.translator import Scored
 from qkv.errors import InputError
-from qkv.evaluation.perplexity import Likelihood, Window, windows
+from qkv.evaluation.perplexity import Likelihood, ScoredWindow, windows
 from qkv.models import Model
 from qkv.text.tokenizer import EOS, PAD, Tokenizer
 
@@ -48,7 +48,7 @@ class Generated:
         return ["is longer than the model's context: while it was written, its beginning was forgotten"] * self.slid
 
 
-class Stream(Iterator[str]):
+class TextStream(Iterator[str]):
     """The pieces of a continuation as they are written, never half a character; then `generated` is all of it."""
 
     def __init__(self, generator: "Generator", prompt: str, limit: int, search: Search) -> None:
@@ -89,7 +89,7 @@ class Generator:
     ) -> None:
         """`workers`: so many batches are decoded side by side, in processes of their own where the engine can."""
         self.model, self.tokenizer, self.about = model.eval(), tokenizer, about
-        self.searcher = Searcher(engine or Plain(model, left=True), workers=workers)
+        self.searcher = Searcher(engine or Plain(model), workers=workers)
         self.folder: Path | None = None  # where it was loaded from
         self.context: int = model.config.max_length
 
@@ -124,10 +124,11 @@ class Generator:
         given, limits = [self.ids(prompt) for prompt in prompts], [tokens] * len(prompts)
         sizes = [len(ids) + tokens for ids in given]
         found = self.searcher.search(given, limits, search, sizes=sizes, workers=workers)
-        done = [self.generated(*one, some.hypotheses) for *one, some in zip(prompts, given, found, strict=True)]
+        every = zip(prompts, given, found, strict=True)
+        done = [self.generated(prompt, ids, some.hypotheses) for prompt, ids, some in every]
         return done[0] if isinstance(texts, str) else done
 
-    def stream(self, text: str, *, tokens: int = 60, stop: bool = True, **how: Any) -> Stream:
+    def stream(self, text: str, *, tokens: int = 60, stop: bool = True, **how: Any) -> TextStream:
         """The same, piece by piece as it is written."""
         search = search_for(tokens, stop, how)
         if search.beam > 1 or search.n_best > 1:
@@ -135,7 +136,7 @@ class Generator:
                 f"beam={search.beam} and n_best={search.n_best} give several texts at once, and a stream is one; "
                 "leave them out, or use generate"
             )
-        return Stream(self, text, tokens, search)
+        return TextStream(self, text, tokens, search)
 
     def ids(self, prompt: str) -> list[int]:
         return self.tokenizer.encode(prompt) or [EOS]  # which stands before every text
@@ -156,7 +157,7 @@ class Generator:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     @overload
-    def score(self, texts: str) -> Likelihood: ...
+    def score(self, texts: str) -> Likelihood: ...  # type: ignore[overload-overlap]
     @overload
     def score(self, texts: Sequence[str]) -> list[Likelihood]: ...
     def score(self, texts: str | Sequence[str]) -> Likelihood | list[Likelihood]:
@@ -185,7 +186,7 @@ class Generator:
                 totals[row] += loss
         return totals
 
-    def shifted(self, ids: list[int], window: Window) -> tuple[list[int], list[int]]:
+    def shifted(self, ids: list[int], window: ScoredWindow) -> tuple[list[int], list[int]]:
         """What is read, and what should follow each token of it: PAD where that is not counted."""
         start, stop, first = window
         return [EOS, *ids][start:stop], [PAD] * (first - start) + ids[first:stop]

@@ -15,7 +15,7 @@ from qkv.text.tokenizer import EOS
 Choose = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
-class Written(NamedTuple):
+class NextTokens(NamedTuple):
     """One step: a token for each row that goes on, and what has ended with it, by the number of its row."""
 
     rows: Tensor  # (n,)
@@ -34,7 +34,7 @@ def most_probable(log_p: Tensor, rows: Tensor, length: int) -> tuple[Tensor, Ten
     return best(log_p, 1)
 
 
-def collected(steps: Iterator[Written]) -> list[Hypothesis]:
+def collected(steps: Iterator[NextTokens]) -> list[Hypothesis]:
     found: dict[int, Hypothesis] = {}
     for step in steps:
         found |= step.done
@@ -42,7 +42,7 @@ def collected(steps: Iterator[Written]) -> list[Hypothesis]:
 
 
 @torch.inference_mode()
-def one_by_one(model: Writes, given: Tensor, constraints: Constraints, choose: Choose) -> Iterator[Written]:
+def one_by_one(model: Writes, given: Tensor, constraints: Constraints, choose: Choose) -> Iterator[NextTokens]:
     """A token for each row, again and again; rows that have ended leave the batch."""
     first, state = model.start(given)
     rows, tokens = torch.arange(len(first)), first[:, None]
@@ -60,7 +60,7 @@ def one_by_one(model: Writes, given: Tensor, constraints: Constraints, choose: C
             written = tokens[row, 1 : -1 if is_end[row] else None].tolist()
             ended = bool(is_end[row]) and not (forced and constraints.ends == "forced")
             done[int(rows[row])] = Hypothesis(written, score, score, ended)
-        yield Written(rows, chosen[:, 0], done)
+        yield NextTokens(rows, chosen[:, 0], done)
         if done:
             going = (~over).nonzero()[:, 0].to(first.device)
             rows, tokens, total = rows[~over], tokens[going], total[going]

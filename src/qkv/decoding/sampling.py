@@ -13,12 +13,13 @@ from qkv.errors import InputError
 from qkv.models import Writes
 
 COLDEST, HOTTEST = 1e-6, 1e6  # temperatures; float32 holds every log p divided by them
-Row = tuple[int, ...]  # which text it is, in numbers: with the seed, they say what is drawn for it
+RowNumber = tuple[int, ...]  # which text it is, in numbers: with the seed, they say what is drawn for it
 
 
 def sample(
     model: Writes, given: Tensor, limits: Sequence[int],
-    *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, rows: Sequence[Row] | None = None,
+    *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0,
+    seed: int = 0, rows: Sequence[RowNumber] | None = None,
     no_repeat: int = 0, ends: Ends = "forced",
 ) -> list[Hypothesis]:  # fmt: skip
     """Draw each token from softmax(logits / temperature), cut to the `top_k` best and to the nucleus `top_p`.
@@ -30,7 +31,7 @@ def sample(
     return collected(one_by_one(model, given, Constraints(limits, no_repeat, ends), draw))
 
 
-def uniform(seed: int, rows: Sequence[Row], limits: Sequence[int]) -> Tensor:
+def uniform(seed: int, rows: Sequence[RowNumber], limits: Sequence[int]) -> Tensor:
     """Numbers from 0 to 1 (B, T), for each row its own; a longer row begins with those of a shorter one."""
     numbers = torch.zeros(len(rows), max(limits), dtype=torch.float64)
     for i, (row, limit) in enumerate(zip(rows, limits, strict=True)):

@@ -1,7 +1,5 @@
 """Texts that outgrow a model's context: it goes on with the last tokens, and forgets what stands before them."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -53,9 +51,3 @@ class Sliding:
         begin = torch.where(stop - begin > self.context, stop - max(1, self.context // 2), begin)
         place = torch.arange(stop, device=tokens.device)
         return tokens.masked_fill(place < begin[:, None], PAD)[:, int(begin.min()) :], begin
-
-
-def slides(given: list[list[int]], limits: list[int], model: Any) -> bool:
-    """Whether some text may outgrow the context; its last token is not read."""
-    context: int = model.config.max_length
-    return any(len(ids) + limit - 1 > context for ids, limit in zip(given, limits, strict=True))

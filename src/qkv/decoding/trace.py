@@ -11,11 +11,11 @@ from qkv.decoding.alignment import Links, has_memory_attention, readout_of, stro
 from qkv.decoding.constraints import NEVER
 from qkv.decoding.engine import Plain, Search, padded
 from qkv.decoding.hypothesis import Hypothesis, length_penalty
-from qkv.decoding.sampling import Row
+from qkv.decoding.sampling import RowNumber
 from qkv.decoding.translator import Scored, Translated, Translator
 from qkv.errors import InputError
 from qkv.models import Model
-from qkv.text.doctor import normalise
+from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS, Tokenizer
 
 
@@ -27,7 +27,7 @@ class Live(NamedTuple):
     parent: int
 
 
-class Step(NamedTuple):
+class SearchStep(NamedTuple):
     """What one step of a search left: the hypotheses that go on, best first, and those that ended in it."""
 
     live: list[Live]
@@ -55,7 +55,7 @@ class Trace:
     source_words: list[Word]
     target_words: list[Word]
     alignment: Links = field(default_factory=list)  # of words; empty for a model without attention over the source
-    steps: list[Step] = field(default_factory=list)
+    steps: list[SearchStep] = field(default_factory=list)
 
 
 def trace(translator: Translator, text: str, **how: Any) -> Trace:
@@ -188,7 +188,7 @@ class Watching(Plain):
         self.alpha = 0.0
 
     def decode(
-        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[Row] | None = None
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
         is_beam = how.beam > 1 and not how.sampling
         results = super().decode(sources, limits, replace(how, n_best=how.beam) if is_beam else how, rows)
@@ -196,14 +196,14 @@ class Watching(Plain):
         return [some[: how.n_best] for some in results]
 
 
-def steps_of(rounds: list[Round], found: list[Hypothesis], tokenizer: Tokenizer, alpha: float) -> Iterator[Step]:
+def steps_of(rounds: list[Round], found: list[Hypothesis], tokenizer: Tokenizer, alpha: float) -> Iterator[SearchStep]:
     """The live hypotheses after each step, and those of `found` that ended in it."""
     longest = max(len(hypothesis.tokens) for hypothesis in found) + 1
     for length in range(1, max(longest, len(rounds) - 1) + 1):
         ended = [hypothesis for hypothesis in found if len(hypothesis.tokens) + 1 == length]
         texts = tokenizer.decode_batch([hypothesis.tokens for hypothesis in ended])
         finished = [Scored(text, hypothesis.score) for text, hypothesis in zip(texts, ended, strict=True)]
-        yield Step(live_of(rounds, length, tokenizer, alpha), finished)
+        yield SearchStep(live_of(rounds, length, tokenizer, alpha), finished)
 
 
 def live_of(rounds: list[Round], length: int, tokenizer: Tokenizer, alpha: float) -> list[Live]:

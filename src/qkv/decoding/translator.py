@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from qkv.config import check_keys
 from qkv.decoding.engine import Engine, Plain, Search
-from qkv.decoding.searcher import Found, Searcher
+from qkv.decoding.searcher import Searched, Searcher
 from qkv.models import Model
-from qkv.text.doctor import normalise
 from qkv.text.language import is_unspaced
+from qkv.text.normalise import normalise
 from qkv.text.sentences import split_to_fit
 from qkv.text.tokenizer import Tokenizer
 
@@ -86,7 +86,7 @@ class Translator:
     def fits(self, text: str) -> bool:
         return len(self.tokenizer.encode(text.strip())) <= self.longest
 
-    def join(self, parts: list[str], found: list[Found]) -> Translated:
+    def join(self, parts: list[str], found: list[Searched]) -> Translated:
         """The pieces of one line as one translation; alternative i is made of alternative i of each piece."""
         if not parts:
             return Translated("", 0.0, [Scored("", 0.0)])

@@ -8,7 +8,7 @@ from qkv.documents.docx import Docx
 from qkv.documents.format import Format, Languages
 from qkv.documents.html import Html
 from qkv.documents.markdown import Markdown
-from qkv.documents.plain import Plain
+from qkv.documents.plain import PlainText
 from qkv.documents.po import Po
 from qkv.documents.protect import Patterns
 from qkv.documents.segment import Translates
@@ -21,7 +21,7 @@ from qkv.files import write_with
 from qkv.text.lines import check_file
 
 FORMATS: dict[str, type[Format]] = {
-    ".txt": Plain,
+    ".txt": PlainText,
     ".srt": Subtitles,
     ".vtt": WebVtt,
     ".html": Html,

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import torch
 
-from qkv import folder
-from qkv.decoding import Engine, Plain, Translator
+from qkv.decoding import Engine, Generator, Plain, Translator
 from qkv.engines.ctranslate2 import CTranslate2
 from qkv.engines.fastest import fastest
 from qkv.engines.lean import is_standard
@@ -36,34 +35,37 @@ ENGINES: dict[str, Callable[[Path, Loaded, str], Engine]] = {
 RENAMED = {"native": "lean"}  # names that are read for one more version
 
 
-def load_translator(
-    path: str | Path, device: str = "cpu", engine: str = "lean", workers: int = 1, *, own_process: bool = False
-) -> Translator:
+def open_translator(loaded: Loaded, engine: str = "lean", workers: int = 1, *, own_process: bool = False) -> Translator:
     """The translator of a model folder; `engine` is a name in ENGINES, `workers` are processes that decode.
 
     It changes nothing of the process that it is in. With `own_process`, as commands ask, it does: there is a worker for
     each thread of torch, little work is done by one thread, and memory that is freed is kept.
     """
-    loaded = load(Path(path), device)
-    if loaded.model.task != "translate":
-        raise InputError(f"{path} holds a model of the task {loaded.model.task!r}, no translator; use qkv predict")
-    opened = open_engine(engine, Path(path), loaded, device)
+    opened, workers = prepared(loaded, engine, workers, own_process)
+    translator = Translator(loaded.model, loaded.tokenizer, loaded.about, opened, workers=workers)
+    translator.folder = loaded.folder
+    return translator
+
+
+def open_generator(loaded: Loaded, engine: str = "lean", workers: int = 1, *, own_process: bool = False) -> Generator:
+    """The generator of a model folder that holds a language model; the rest as for a translator."""
+    opened, workers = prepared(loaded, engine, workers, own_process)
+    if not isinstance(opened, Plain):
+        raise InputError(f"engine {opened.name} writes translations only; use lean or plain for a language model")
+    generator = Generator(loaded.model, loaded.tokenizer, loaded.about, opened, workers=workers)
+    generator.folder = loaded.folder
+    return generator
+
+
+def prepared(loaded: Loaded, engine: str, workers: int, own_process: bool) -> tuple[Engine, int]:
+    device = next(loaded.model.parameters()).device.type
+    opened = open_engine(engine, loaded.folder or Path(), loaded, device)
     if own_process and device == "cpu":
         keep_freed_memory()
         workers = torch.get_num_threads()
         if isinstance(opened, Lean):
             opened.sets_threads = True
-    translator = Translator(loaded.model, loaded.tokenizer, loaded.about, opened, workers=workers)
-    translator.folder = Path(path)
-    return translator
-
-
-def load(path: Path, device: str) -> Loaded:
-    try:
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError):
-        raise InputError(f"there is no device {device!r} on this machine; use cpu") from None
-    return folder.load(path, device)
+    return opened, workers
 
 
 def lean(model: Model, device: str) -> Plain:

@@ -12,7 +12,7 @@ import torch
 from qkv.convert import digest, exporting, mark, need
 from qkv.decoding.engine import Plain, Search, Spread, Work
 from qkv.decoding.hypothesis import Hypothesis, length_penalty
-from qkv.decoding.sampling import Row
+from qkv.decoding.sampling import RowNumber
 from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.models import Model
@@ -63,7 +63,7 @@ class CTranslate2:
             return cls(folder, loaded.model, loaded.tokenizer, device, compute)
 
     def decode(
-        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[Row] | None = None
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
         if how.no_repeat or how.sampling or how.alpha < 0 or how.ends != "forced":
             return self.plain.decode(sources, limits, how, rows)

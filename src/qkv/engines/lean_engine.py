@@ -7,7 +7,7 @@ import torch
 
 from qkv.decoding.engine import Search, Spread, Work
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.sampling import Row
+from qkv.decoding.sampling import RowNumber
 from qkv.engines.lean import LeanTransformer
 from qkv.engines.workers import SideBySide
 from qkv.models import Transformer, Writes
@@ -28,7 +28,7 @@ class Lean(SideBySide):
         self.sets_threads = False  # True, for a process of one's own: little work is done by one thread of torch
 
     def decode(
-        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[Row] | None = None
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
         is_little = self.sets_threads and len(sources) * how.beam * self.weights <= LITTLE
         with threads(1 if is_little else torch.get_num_threads()):

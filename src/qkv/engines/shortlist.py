@@ -12,11 +12,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from qkv.data.shards import Corpus, Shard
+from qkv.data import Rows, Shard
 from qkv.decoding.engine import Search, padded
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.lexicon import Cells, Ids, Lexicon, Shares
-from qkv.decoding.sampling import Row
+from qkv.decoding.sampling import RowNumber
 from qkv.engines.beams import Beams
 from qkv.engines.lean import LeanTransformer, Sliced
 from qkv.engines.lean_engine import Lean
@@ -105,7 +105,7 @@ class Shortlisted(Lean):
         self.name = f"{engine.name}{WITH}"
 
     def decode(
-        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[Row] | None = None
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
         short = Short(self.lean, self.shortlist, padded(sources))
         lean = Lean(cast(Transformer, self.model), short)
@@ -117,7 +117,7 @@ class Shortlisted(Lean):
 # -- making one ------------------------------------------------------------------------------------------------------
 
 
-def make_shortlist(corpus: Corpus, vocab_size: int, *, frequent: int = FREQUENT, each: int = EACH) -> Shortlist:
+def make_shortlist(corpus: Rows, vocab_size: int, *, frequent: int = FREQUENT, each: int = EACH) -> Shortlist:
     """The `frequent` commonest target words of some training data, and `each` others for each source word.
 
     Which ones a source word becomes is learned by Brown et al. 1993, model 1. The end of a source stands for the empty
@@ -140,20 +140,20 @@ def make_shortlist(corpus: Corpus, vocab_size: int, *, frequent: int = FREQUENT,
     return Shortlist(*(torch.from_numpy(part.astype(np.int64)) for part in (common, starts, target)))
 
 
-def lexicon(corpus: Corpus, vocab_size: int) -> tuple[Ids, Ids, Shares]:
+def lexicon(corpus: Rows, vocab_size: int) -> tuple[Ids, Ids, Shares]:
     """Source and target word of all that stand together in some pair, and t(target | source)."""
     found = Lexicon.learn(partial(cells, corpus), vocab_size, ROUNDS)
     return found.keys // vocab_size, found.keys % vocab_size, found.t
 
 
-def cells(corpus: Corpus) -> Iterator[Cells]:
+def cells(corpus: Rows) -> Iterator[Cells]:
     """Each source word of each pair (its end too) with each target word: their ids, and the number of the latter.
 
     They come some at a time, so that memory stays flat; the numbers count from 0 each time.
     """
     left = MOST
     for number in range(corpus.shards):
-        shard = corpus.shard(number)
+        shard = without_specials(corpus.shard(number))
         sizes = (shard.lengths[:, 0] + 1) * shard.lengths[:, 1]
         ends = sizes.cumsum()
         rows = np.flatnonzero(ends <= left)
@@ -163,6 +163,11 @@ def cells(corpus: Corpus) -> Iterator[Cells]:
         left -= int(sizes.sum())
         if left <= 0:
             return
+
+
+def without_specials(shard: Shard) -> Shard:
+    """Rows (x1 .. xn </s>, <s> y1 .. ym </s>) as their words alone."""
+    return Shard(shard.ids, shard.starts + np.array([0, 1]), shard.lengths - np.array([1, 2]))
 
 
 def of_pairs(shard: Shard, rows: Ids, sizes: Ids) -> Cells:

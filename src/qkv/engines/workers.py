@@ -56,7 +56,7 @@ def no_warning_of_forks() -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-class Workers:
+class Processes:
     """`count` processes that do `work`, one piece at a time each, with one thread of torch.
 
     They are copies of this process as it is now: what is loaded later they do not know. They end with it, or with
@@ -141,4 +141,4 @@ class SideBySide(Plain):
     """The same searches, which several processes can do side by side on a CPU."""
 
     def spread(self, work: Work, count: int) -> Spread | None:
-        return Workers(work, count) if can_fork() and next(self.model.parameters()).device.type == "cpu" else None
+        return Processes(work, count) if can_fork() and next(self.model.parameters()).device.type == "cpu" else None

@@ -2,6 +2,19 @@
 
 from qkv.evaluation.classes import ClassScores, class_scores
 from qkv.evaluation.error_rate import ErrorRates, edit_distance, error_rates
+from qkv.evaluation.figures import FIGURES, Figure, better, in_words
 from qkv.evaluation.scores import Scores, score
 
-__all__ = ["ClassScores", "ErrorRates", "Scores", "class_scores", "edit_distance", "error_rates", "score"]
+__all__ = [
+    "FIGURES",
+    "ClassScores",
+    "ErrorRates",
+    "Figure",
+    "Scores",
+    "better",
+    "class_scores",
+    "edit_distance",
+    "error_rates",
+    "in_words",
+    "score",
+]

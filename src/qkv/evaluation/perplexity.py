@@ -39,7 +39,7 @@ def exp(nats: float) -> float:
     return math.exp(nats) if nats < 700 else math.inf
 
 
-class Window(NamedTuple):
+class ScoredWindow(NamedTuple):
     """Tokens start to stop - 1 are read, of which those from `first` on are counted."""
 
     start: int
@@ -47,7 +47,7 @@ class Window(NamedTuple):
     first: int
 
 
-def windows(length: int, context: int) -> Iterator[Window]:
+def windows(length: int, context: int) -> Iterator[ScoredWindow]:
     """Windows over a text that overlap by half: each token is counted once, after at least context // 2 others.
 
     Those at the beginning of the text have all that stand before them.
@@ -55,5 +55,5 @@ def windows(length: int, context: int) -> Iterator[Window]:
     start = first = 0
     while first < length:
         stop = min(start + context, length)
-        yield Window(start, stop, first)
+        yield ScoredWindow(start, stop, first)
         start, first = stop - context // 2, stop

@@ -3,8 +3,10 @@
 from qkv.layers.block import Block, Seen
 from qkv.layers.convolution import Convolution, Gated, receptive_field
 from qkv.layers.dropout import Dropout
-from qkv.layers.embedding import Embedding, Vocabulary
+from qkv.layers.embedding import Embedding, Inputs, Vocabulary
 from qkv.layers.feed_forward import ACTIVATIONS, FeedForward
+from qkv.layers.heads import HEADS
+from qkv.layers.initialisation import init_normal, init_xavier
 from qkv.layers.recurrent import CELLS, CellState, Recurrence
 from qkv.layers.residual import Residual
 from qkv.layers.stack import Stack
@@ -13,6 +15,7 @@ from qkv.layers.stack_config import StackConfig
 __all__ = [
     "ACTIVATIONS",
     "CELLS",
+    "HEADS",
     "Block",
     "CellState",
     "Convolution",
@@ -20,11 +23,14 @@ __all__ = [
     "Embedding",
     "FeedForward",
     "Gated",
+    "Inputs",
     "Recurrence",
     "Residual",
     "Seen",
     "Stack",
     "StackConfig",
     "Vocabulary",
+    "init_normal",
+    "init_xavier",
     "receptive_field",
 ]

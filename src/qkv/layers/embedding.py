@@ -23,6 +23,22 @@ class Embedding(nn.Module):
         return vectors if self.scale == 1 else vectors * self.scale
 
 
+class Inputs(Embedding):
+    """Devlin et al. 2019 (BERT), Figure 2: the vector of a token and that of the segment it stands in.
+
+    Positions come next, a norm and dropout: they are the stack's, which owns the position.
+    """
+
+    def __init__(self, vocab_size: int, d_model: int, *, segments: int, scale: float | None = 1.0) -> None:
+        super().__init__(vocab_size, d_model, scale=scale)
+        self.segments = nn.Parameter(torch.randn(segments, d_model) * d_model**-0.5)
+
+    def forward(self, ids: Tensor, segments: Tensor | None = None) -> Tensor:
+        """Without `segments` (B, T), all tokens stand in the first."""
+        own = self.segments[0] if segments is None else F.embedding(segments, self.segments)
+        return super().forward(ids) + own  # (B, T, D)
+
+
 class Vocabulary(nn.Module):
     """The pre-softmax projection: hidden (.., D) -> logits (.., V); shares its table with an embedding if given one."""
 

@@ -12,13 +12,25 @@ from qkv.positions import POSITIONS, Places, Position
 
 
 class Stack(nn.Module):
-    """N blocks over embedded tokens. With pre-norm a last normalisation follows, since the last sum has had none."""
+    """N blocks over embedded tokens. With pre-norm a last normalisation follows, since the last sum has had none.
 
-    def __init__(self, c: StackConfig, *, layers: int, use: Use = "encoder", has_memory: bool = False) -> None:
+    With `norm_inputs` a first one stands before them (BERT), behind the positions.
+    """
+
+    def __init__(
+        self,
+        c: StackConfig,
+        *,
+        layers: int,
+        use: Use = "encoder",
+        has_memory: bool = False,
+        norm_inputs: bool = False,
+    ) -> None:
         super().__init__()
         first = build(POSITIONS, c.position, c)
         more = [build(POSITIONS, c.position, c) for _ in range(layers - 1 if first.per_layer else 0)]
         self.positions = nn.ModuleList([first, *more])  # one for all layers, or one for each
+        self.norm_inputs = nn.LayerNorm(c.d_model, c.eps) if norm_inputs else nn.Identity()
         self.dropout = Dropout(c.dropout)
         self.blocks = nn.ModuleList(Block(c, use=use, has_memory=has_memory) for _ in range(layers))
         self.recompute = False  # in training, keep only what passes between blocks: see forward
@@ -43,7 +55,7 @@ class Stack(nn.Module):
 
         Chen et al. 2016, section 4: memory for activations falls from N blocks to one and N inputs.
         """
-        x = self.dropout(self.position.embed(x, at))  # (B, T, D)
+        x = self.dropout(self.norm_inputs(self.position.embed(x, at)))  # (B, T, D)
         for i, block in enumerate(self.blocks):
             given = (
                 x,

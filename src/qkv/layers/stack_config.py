@@ -30,6 +30,7 @@ class StackConfig:
     attention_bias: bool = setting(False, "biases in the attention projections (fairseq and Marian have them)")
     max_length: int = setting(1024, "longest sentence in tokens that the model takes")
 
+    joined: ClassVar[bool] = False  # see MultiHead
     COUNTS: ClassVar[tuple[str, ...]] = ("vocab_size", "d_model", "n_heads", "max_length")  # at least 1 of each
     SHARES: ClassVar[tuple[str, ...]] = ("dropout", "activation_dropout")
 
@@ -40,6 +41,8 @@ class StackConfig:
         for name in ("d_k", "d_ff"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be a width, or 0 for the usual one, not {getattr(self, name)}")
+        if self.eps <= 0:
+            raise ValueError(f"eps must be above 0, not {self.eps}")
         self.check_heads()
         for name in self.SHARES:
             if not 0 <= getattr(self, name) < 1:

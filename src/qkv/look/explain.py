@@ -16,7 +16,7 @@ from qkv.errors import InputError
 from qkv.layers import Block, Stack
 from qkv.look.steps import Step, table
 from qkv.models import Transformer
-from qkv.text.doctor import normalise
+from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS
 
 Which = Literal["encoder", "decoder"]

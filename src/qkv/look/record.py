@@ -7,30 +7,30 @@ from typing import Any
 from torch import nn
 
 from qkv.attention import Maps, recording
-from qkv.decoding import Plain, Translator
+from qkv.decoding import Generator, Plain, Translator
 
 
 @contextmanager
 def record_attention(watched: Any) -> Iterator[Maps]:
-    """Within, every attention of a model (or of a translator's model) also keeps its weights.
+    """Within, every attention of a model (or of a translator's or generator's) also keeps its weights.
 
     >>> with record_attention(model) as maps:
     ...     model(src, tgt)
     >>> maps["decoder.blocks.1.memory_attention"]          # (B, H, T, S)
 
-    A translator meanwhile searches with the model itself.
+    A translator or generator meanwhile searches with the model itself.
     """
     model = watched if isinstance(watched, nn.Module) else watched.model
-    searching = searching_with_model(watched) if isinstance(watched, Translator) else nullcontext()
+    searching = searching_with_model(watched) if isinstance(watched, Translator | Generator) else nullcontext()
     with recording(model) as maps, searching:
         yield maps
 
 
 @contextmanager
-def searching_with_model(translator: Translator) -> Iterator[None]:
-    """Within, a translator searches with its model itself, and not with a faster form that has no such modules."""
-    engine, translator.engine = translator.engine, Plain(translator.model)
+def searching_with_model(watched: Translator | Generator) -> Iterator[None]:
+    """Within, it searches with its model itself, and not with a faster form that has no such modules."""
+    engine, watched.searcher.engine = watched.engine, Plain(watched.model)
     try:
         yield
     finally:
-        translator.engine = engine
+        watched.searcher.engine = engine

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from qkv.decoding import Translator
 from qkv.look.record import record_attention
-from qkv.text.doctor import normalise
+from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS
 
 

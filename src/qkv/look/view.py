@@ -18,7 +18,7 @@ from qkv.look.explain import Which, explain
 from qkv.look.sentence import Look, look_at_ids
 from qkv.models import MODELS, count_parameters
 from qkv.positions import Places
-from qkv.text.doctor import normalise
+from qkv.text.normalise import normalise
 
 DIGITS = 4  # of a weight
 MOST = 2**20  # weights of one kind; a longer sentence has the mean over heads: 512 tokens are then some megabytes

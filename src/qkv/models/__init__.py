@@ -3,6 +3,7 @@
 from qkv.models.convolutional import Convolutional, ConvolutionalConfig
 from qkv.models.gpt2 import GPT2, GPT2Config
 from qkv.models.head_finder import HeadFinder, HeadFinderConfig
+from qkv.models.headed import Headed, HeadedOutputs
 from qkv.models.hierarchical import Hierarchical, HierarchicalConfig
 from qkv.models.model import Backbone, Model, Outputs, State, Writes
 from qkv.models.reader import Reader, ReaderConfig, Reading
@@ -29,6 +30,8 @@ __all__ = [
     "GPT2Config",
     "HeadFinder",
     "HeadFinderConfig",
+    "Headed",
+    "HeadedOutputs",
     "Hierarchical",
     "HierarchicalConfig",
     "Model",

@@ -1,6 +1,5 @@
 """GPT-2, a decoder that writes on (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners")."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,9 +9,9 @@ from torch import Tensor, nn
 from qkv.attention import causal
 from qkv.config import setting
 from qkv.errors import InputError
-from qkv.layers import Embedding, Seen, Stack, StackConfig, Vocabulary
+from qkv.layers import Embedding, Seen, Stack, StackConfig, Vocabulary, init_normal
 from qkv.models.model import Backbone, Outputs
-from qkv.positions import Learned, Places
+from qkv.positions import Places
 from qkv.text.tokenizer import PAD
 
 
@@ -37,6 +36,7 @@ class GPT2Config(StackConfig):
     max_length: int = setting(1024, "the context: longest text in tokens that the model takes")
     layers: int = setting(12, "blocks")
 
+    joined = True
     COUNTS = (*StackConfig.COUNTS, "layers")
 
 
@@ -71,7 +71,7 @@ class GPT2(Backbone):
     what is added to the residuals is drawn smaller by 1 / sqrt(2 layers). The output shares the table of tokens.
     """
 
-    task = "language_model"
+    is_causal = True
     config_class = GPT2Config
     presets = PRESETS
     config: GPT2Config
@@ -84,14 +84,7 @@ class GPT2(Backbone):
         if self.decoder.position.needs_tree:
             raise InputError(f"{c.position!r} needs a dependency tree for each sentence, and a running text has none")
         self.projection = Vocabulary(c.vocab_size, c.d_model, tied=self.tokens, bias=False)
-        for name, module in self.named_modules():
-            if isinstance(module, nn.Linear):
-                is_added = name.endswith((".attention.output", ".feed_forward.contract"))
-                nn.init.normal_(module.weight, std=0.02 / math.sqrt(2 * c.layers) if is_added else 0.02)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, Embedding | Learned):
-                nn.init.normal_(module.weight, std=0.02 if isinstance(module, Embedding) else 0.01)
+        init_normal(self, positions=0.01, added=(2 * c.layers) ** -0.5)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Outputs:
         """Token ids (B, T): for each, what should come next.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from qkv.attention import padding
 from qkv.config import setting
 from qkv.errors import InputError
-from qkv.layers import Dropout, Embedding, Stack, StackConfig
+from qkv.layers import Dropout, Embedding, Stack, StackConfig, init_xavier
 from qkv.models.model import Model
 from qkv.positions import Places, Tree
 
@@ -61,11 +61,7 @@ class HeadFinder(Model):
         self.word = nn.Sequential(nn.Linear(c.d_model, c.d_arc), nn.ReLU(), Dropout(c.dropout))
         self.head = nn.Sequential(nn.Linear(c.d_model, c.d_arc), nn.ReLU(), Dropout(c.dropout))
         self.bilinear = nn.Linear(c.d_arc, c.d_arc)  # U and, as its bias, u
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        init_xavier(self)
         nn.init.zeros_(self.bilinear.weight)  # all heads are equally likely at first
 
     def forward(self, ids: Tensor, first: Tensor, tree: Tree | None = None) -> Tensor:  # type: ignore[override]

@@ -77,6 +77,8 @@ class Model(nn.Module):
 class Backbone(Model):
     """A model that says something of each token of a text: what heads stand on."""
 
+    is_causal: ClassVar[bool] = False  # whether a token sees nothing behind it, so that padding there needs no mask
+
     @property
     def width(self) -> int:
         """D of what `encode` gives."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from qkv.attention import build_attention, padding
 from qkv.config import setting
-from qkv.layers import CellState, Dropout, Embedding, Recurrence, Vocabulary
+from qkv.layers import CellState, Dropout, Embedding, Recurrence, Vocabulary, init_xavier
 from qkv.models.model import Model, Outputs
 from qkv.positions import Places
 from qkv.text.tokenizer import BOS
@@ -193,11 +193,7 @@ class Recurrent(Model):
         self.vocabulary = Vocabulary(
             c.vocab_size, d, tied=None if c.tied == "none" else self.target, bias=c.output_bias
         )
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        init_xavier(self)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
         choices: list[Any] = []

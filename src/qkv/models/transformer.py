@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from qkv.attention import build_attention, causal, padding, sentence_numbers
 from qkv.config import build, setting
 from qkv.errors import InputError
-from qkv.layers import Embedding, Seen, Stack, StackConfig, Vocabulary
+from qkv.layers import Embedding, Seen, Stack, StackConfig, Vocabulary, init_xavier
 from qkv.models.model import Model, Outputs
 from qkv.positions import POSITIONS, Places
 from qkv.text.tokenizer import BOS
@@ -45,9 +45,12 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 # Kasai et al. 2021: most of the layers where all tokens are read at once, one where they are written one by one.
 PRESETS |= {
-    f"{name}_{deep}_1": {**PRESETS[name], "encoder_layers": deep, "decoder_layers": 1}
-    for name in ("tiny", "small", "base")
-    for deep in (6, 12)
+    "tiny_6_1": {**PRESETS["tiny"], "encoder_layers": 6, "decoder_layers": 1},
+    "tiny_12_1": {**PRESETS["tiny"], "encoder_layers": 12, "decoder_layers": 1},
+    "small_6_1": {**PRESETS["small"], "encoder_layers": 6, "decoder_layers": 1},
+    "small_12_1": {**PRESETS["small"], "encoder_layers": 12, "decoder_layers": 1},
+    "base_6_1": {**PRESETS["base"], "encoder_layers": 6, "decoder_layers": 1},
+    "base_12_1": {**PRESETS["base"], "encoder_layers": 12, "decoder_layers": 1},
 }
 
 
@@ -86,11 +89,7 @@ class Transformer(Model):
             )
         tied = None if c.tied == "none" else self.target
         self.vocabulary = Vocabulary(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        init_xavier(self)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
         choices: list[Any] = []

@@ -2,46 +2,28 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
+from qkv.data import Batch
 from qkv.models.reader import Reading
-from qkv.objectives.objective import Loss
-
-
-@dataclass(frozen=True)
-class ClozeBatch:
-    """Word ids, all padded with 0: documents (B, S), questions (B, T), candidates (B, C) and answers (B,)."""
-
-    document: Tensor
-    question: Tensor
-    candidates: Tensor
-    answer: Tensor
-    pairs: NDArray[np.int64]  # the numbers of the questions
-
-    def to(self, device: torch.device | str) -> "ClozeBatch":
-        document, question, candidates = (x.to(device) for x in (self.document, self.question, self.candidates))
-        return ClozeBatch(document, question, candidates, self.answer.to(device), self.pairs)
+from qkv.objectives.objective import Asked, Loss
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cloze:
-    """Cui et al. 2017, section 3: minimise -log P(answer), where P sums the attention on every place of a word."""
+    """Cui et al. 2017, section 3: minimise -log P(answer), where P sums the attention on every place of a word.
 
-    def prepare(self, batch: ClozeBatch) -> tuple[tuple[Tensor, Tensor], ClozeBatch]:
-        """((documents, questions), the batch with its candidates and answers)."""
-        return (batch.document, batch.question), batch
+    Rows are (document, question, candidates, answer): word ids all of them.
+    """
 
-    def count(self, labels: ClozeBatch) -> int:
-        """How many questions are asked."""
-        return len(labels.answer)
+    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
+        document, question, candidates, answer = batch.columns
+        return Asked({"document": document, "question": question}, (candidates, answer), len(batch))
 
-    def loss(self, outputs: Reading, labels: ClozeBatch) -> Loss:
+    def loss(self, outputs: Reading, asked: Asked) -> Loss:
         """Summed over the questions; `accuracy` counts those whose most probable candidate is the answer."""
-        p = outputs.probability(labels.answer[:, None])  # (B, 1)
+        candidates, answer = asked.labels  # (B, C), (B, 1)
+        p = outputs.probability(answer)  # (B, 1)
         total = -p.clamp(min=torch.finfo(p.dtype).tiny).log().sum()  # a weight so small that it is 0 has no log
-        best = outputs.probability(labels.candidates).argmax(dim=1, keepdim=True)
-        right = (labels.candidates.gather(1, best).squeeze(1) == labels.answer).sum()
-        return Loss(total, {"accuracy": right}, self.count(labels))
+        best = outputs.probability(candidates).argmax(dim=1, keepdim=True)
+        return Loss(total, {"accuracy": (candidates.gather(1, best) == answer).sum()})

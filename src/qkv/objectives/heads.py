@@ -2,53 +2,45 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
-from qkv.objectives.objective import Loss
-from qkv.positions import Tree
+from qkv.data import Batch
+from qkv.objectives.objective import Asked, Loss
+from qkv.positions.tree import pad_trees
 
 NOBODY = -1  # the head of padding
 
 
-@dataclass(frozen=True)
-class HeadsBatch:
-    """Sentences as sub-word ids (B, S), the place of each word's first one (B, T), and each word's head (B, T).
-
-    Heads count words from 1; 0 is the root, -1 stands at padding. `tree` is there if the positions need it.
-    """
-
-    ids: Tensor
-    first: Tensor
-    heads: Tensor
-    tree: Tree | None
-    pairs: NDArray[np.int64]  # the numbers of the sentences
-
-    def to(self, device: torch.device | str) -> "HeadsBatch":
-        tree = self.tree and Tree(self.tree.depth.to(device), self.tree.relation.to(device))
-        return HeadsBatch(self.ids.to(device), self.first.to(device), self.heads.to(device), tree, self.pairs)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Heads:
-    """Dozat & Manning 2017, section 3.1: cross-entropy of each word's head among the root and all words."""
+    """Dozat & Manning 2017, section 3.1: cross-entropy of each word's head among the root and all words.
 
-    def prepare(self, batch: HeadsBatch) -> tuple[tuple[Tensor, Tensor, Tree | None], Tensor]:
-        """((ids, first sub-words, trees), heads)."""
-        return (batch.ids, batch.first, batch.tree), batch.heads
+    Rows are (sub-word ids, the word from 0 that each belongs to, the head of each word, where 0 is the root).
+    """
 
-    def count(self, labels: Tensor) -> int:
-        """How many real words are asked for."""
-        return int((labels != NOBODY).sum())
+    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
+        """Inputs: the ids (B, S), the place of each word's first sub-word (B, T), -1 at padding, and the trees."""
+        ids, words, heads = batch.columns
+        n_ids, _, n_words = batch.lengths.T
+        starts = F.pad(words, (1, 0), value=-1)[:, :-1] != words
+        starts &= torch.arange(ids.size(1)) < n_ids[:, None]
+        padded = torch.arange(heads.size(1)) >= n_words[:, None]  # (B, T)
+        first = torch.full_like(heads, NOBODY)
+        first[~padded] = starts.nonzero()[:, 1]
+        trees = pad_trees(
+            [row[:n].tolist() for row, n in zip(heads, n_words, strict=True)],
+            [row[:n].tolist() for row, n in zip(words, n_ids, strict=True)],
+        )
+        inputs = {"ids": ids, "first": first, "tree": trees}
+        return Asked(inputs, heads.masked_fill(padded, NOBODY), int(n_words.sum()))
 
-    def loss(self, outputs: Tensor, labels: Tensor) -> Loss:
+    def loss(self, outputs: Tensor, asked: Asked) -> Loss:
         """Summed over the real words of labels (B, T); outputs are scores (B, T, 1 + T).
 
         `accuracy` counts the words whose best head is right: the unlabelled attachment score.
         """
+        labels = asked.labels
         total = F.cross_entropy(outputs.flatten(0, 1), labels.flatten(), ignore_index=NOBODY, reduction="sum")
-        right = (outputs.argmax(dim=2) == labels).sum()  # at padding never: no column is -1
-        return Loss(total, {"accuracy": right}, self.count(labels))
+        return Loss(total, {"accuracy": (outputs.argmax(dim=2) == labels).sum()})  # at padding never: no column is -1

@@ -51,7 +51,7 @@ class _Chunked(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
-        smoothing: float, form: Form, pad: int, agreement: float, cells: int, learning: bool,
+        smoothing: float, form: Form, pad: int, r_drop: float, cells: int, learning: bool,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         device, narrow = hidden.device.type, weight.dtype
         if torch.is_autocast_enabled(device):
@@ -68,7 +68,7 @@ class _Chunked(torch.autograd.Function):
             h = hidden[:, here].flatten(0, 1).to(narrow)  # (copies * rows, D)
             logits = F.linear(h, table, shift).to(wide)  # (copies * rows, V)
             label = labels[here, None].repeat(copies, 1)
-            loss, unlikely, grad = _chunk(logits, label, smoothing, form, pad, agreement)
+            loss, unlikely, grad = _chunk(logits, label, smoothing, form, pad, r_drop)
             total += loss
             likelihood += unlikely
             if learning:
@@ -89,7 +89,7 @@ class _Chunked(torch.autograd.Function):
 
 
 def _chunk(
-    logits: Tensor, label: Tensor, smoothing: float, form: Form, pad: int, agreement: float
+    logits: Tensor, label: Tensor, smoothing: float, form: Form, pad: int, r_drop: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The sums of the loss and of -log p(right word) over some rows, and the gradient, in place of the logits.
 
@@ -99,14 +99,14 @@ def _chunk(
     right, other = target_mass(form, smoothing, logits.size(-1))
     logits -= logits.amax(dim=-1, keepdim=True)
     log_p, on_pad, spread = logits.gather(1, label), logits[:, pad, None].clone(), logits.sum(dim=-1, keepdim=True)
-    gap = torch.sub(*logits.chunk(2)) if agreement else None
+    gap = torch.sub(*logits.chunk(2)) if r_drop else None
     p = logits.exp_()
     z = p.sum(dim=-1, keepdim=True)
     log_z = z.log()
     log_p -= log_z
     spread -= p.size(-1) * log_z
     grad = p.div_(z)  # the gradient is p - q, since q sums to 1 in every form
-    apart = 0.0 if gap is None else _agree(grad, gap.sub_(torch.sub(*log_z.chunk(2))), agreement)
+    apart = 0.0 if gap is None else _agree(grad, gap.sub_(torch.sub(*log_z.chunk(2))), r_drop)
     grad.sub_(other).scatter_add_(1, label, torch.full_like(log_p, other - right))
     if form == "annotated":
         spread -= on_pad - log_z
@@ -117,8 +117,8 @@ def _chunk(
     return loss, -log_p.sum(), grad
 
 
-def _agree(both: Tensor, gap: Tensor, agreement: float) -> Tensor:
-    """`agreement` times the disagreement of two readings, its gradient added to p and q in `both` (2N, V).
+def _agree(both: Tensor, gap: Tensor, r_drop: float) -> Tensor:
+    """`r_drop` times the disagreement of two readings, its gradient added to p and q in `both` (2N, V).
 
     gap (N, V) = ln(p / q). Of J = sum (p - q) gap, the gradient to the logits of p is p (gap - sum p gap) + p - q, and
     to those of q the same with p and q changed and the sign of gap turned.
@@ -129,9 +129,9 @@ def _agree(both: Tensor, gap: Tensor, agreement: float) -> Tensor:
     apart = p - q
     p_gap += apart - p * along_p
     q_gap += apart - q * along_q
-    p.add_(p_gap, alpha=agreement / 2)
-    q.sub_(q_gap, alpha=agreement / 2)
-    return agreement / 2 * (along_p - along_q).sum()
+    p.add_(p_gap, alpha=r_drop / 2)
+    q.sub_(q_gap, alpha=r_drop / 2)
+    return r_drop / 2 * (along_p - along_q).sum()
 
 
 def _log(x: float) -> float:
@@ -140,19 +140,19 @@ def _log(x: float) -> float:
 
 def chunked_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
-    *, smoothing: float, form: Form, pad: int, agreement: float = 0.0, cells: int = 2**22,
+    *, smoothing: float, form: Form, pad: int, r_drop: float = 0.0, cells: int = 2**22,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`smoothed_cross_entropy(hidden @ weight.T + bias, labels)` without its (N, V) logits; and -log p of the words.
 
     hidden (N, D), weight (V, D), labels (N,). The second result carries no gradient: it is what perplexity is made of.
     At most `cells` logits stand in memory at a time: 16 MB are rows enough for products at their full rate. With
-    `agreement`, hidden and labels hold each row twice, all of them and then all again, and agreement * `disagreement`
+    `r_drop`, hidden and labels hold each row twice, all of them and then all again, and r_drop * `disagreement`
     of the two is added.
     """
     real = labels != pad
-    copies = 2 if agreement else 1
+    copies = 2 if r_drop else 1
     loss, likelihood = _Chunked.apply(  # type: ignore[no-untyped-call]
         hidden[real].unflatten(0, (copies, -1)), weight, bias, labels[real].chunk(copies)[0],
-        smoothing, form, pad, agreement, cells, torch.is_grad_enabled(),
+        smoothing, form, pad, r_drop, cells, torch.is_grad_enabled(),
     )  # fmt: skip
     return loss, likelihood

@@ -3,63 +3,58 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from qkv.config import setting
 from qkv.data import Batch
 from qkv.models import Outputs
-from qkv.objectives.objective import Loss
+from qkv.objectives.objective import Asked, Loss
 from qkv.objectives.reinforce import reinforce
 from qkv.objectives.smoothing import Form, chunked_cross_entropy
-
-PAD = 0
+from qkv.text.tokenizer import PAD
 
 
 @dataclass(frozen=True, kw_only=True)
 class Translation:
     """Vaswani et al. 2017, section 5.4: cross-entropy with label smoothing, teacher-forced.
 
-    With `agreement` a, Liang et al. 2021 (R-Drop): each sentence is read twice under different dropout, and the mean of
+    With `r_drop` a, Liang et al. 2021 (R-Drop): each sentence is read twice under different dropout, and the mean of
     the two losses is joined by a / 2 times how far the two predictions are apart. Half as fast; for little data.
     """
 
     label_smoothing: float = setting(0.1, "probability mass taken from the right word and spread over the others")
     smoothing_form: Form = setting("fairseq", "how it is spread: fairseq, torch, annotated or tensor2tensor")
-    agreement: float = setting(0.0, "R-Drop: read each sentence twice and pull the two predictions together; 0 is off")
+    r_drop: float = setting(0.0, "R-Drop: read each sentence twice and pull the two predictions together; 0 is off")
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be at least 0 and below 1, not {self.label_smoothing}")
-        if not 0 <= self.agreement < float("inf"):
-            raise ValueError(f"agreement must be 0 (off) or more, not {self.agreement}")
+        if not 0 <= self.r_drop < float("inf"):
+            raise ValueError(f"r_drop must be 0 (off) or more, not {self.r_drop}")
 
     @property
     def readings(self) -> int:
         """How often each sentence goes through the model."""
-        return 2 if self.agreement else 1
+        return 2 if self.r_drop else 1
 
-    def prepare(self, batch: Batch) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        """The model reads <s> y1 .. yn and is asked for y1 .. yn </s>: ((src, tgt), labels)."""
-        src, tgt = (torch.cat([ids] * self.readings) for ids in (batch.src, batch.tgt))
-        return (src, tgt[:, :-1]), tgt[:, 1:]
+    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
+        """The model reads <s> y1 .. yn and is asked for y1 .. yn </s>, each real token counted once."""
+        src, tgt = (torch.cat([ids] * self.readings) for ids in batch.columns)
+        labels = tgt[:, 1:]
+        return Asked({"src": src, "tgt": tgt[:, :-1]}, labels, int((labels != PAD).sum()) // self.readings)
 
-    def count(self, labels: Tensor) -> int:
-        """How many real tokens are asked for, each counted once."""
-        return int((labels != PAD).sum()) // self.readings
-
-    def loss(self, outputs: Outputs, labels: Tensor) -> Loss:
-        """Summed over the real tokens of labels (B, T), the mean of their readings; divide by `tokens` for the mean."""
+    def loss(self, outputs: Outputs, asked: Asked) -> Loss:
+        """Summed over the real tokens of labels (B, T), the mean of their readings."""
         table = outputs.vocabulary
         total, likelihood = chunked_cross_entropy(
             outputs.hidden.flatten(0, 1),
             table.weight,
             table.bias,
-            labels.flatten(),
+            asked.labels.flatten(),
             smoothing=self.label_smoothing,
             form=self.smoothing_form,
             pad=PAD,
-            agreement=self.agreement,
+            r_drop=self.r_drop,
         )
         if outputs.choices:
-            total = total + reinforce(outputs, labels, PAD)
-        return Loss(total / self.readings, {"likelihood": likelihood / self.readings}, self.count(labels))
+            total = total + reinforce(outputs, asked.labels, PAD)
+        return Loss(total / self.readings, {"likelihood": likelihood / self.readings})

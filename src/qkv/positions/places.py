@@ -14,6 +14,9 @@ class Tree:
     depth: Tensor  # (B, T): edges to the root
     relation: Tensor  # (B, T, S): signed structural distance of a key from a query
 
+    def to(self, device: torch.device | str) -> "Tree":
+        return Tree(self.depth.to(device), self.relation.to(device))
+
 
 @dataclass(frozen=True)
 class Places:

@@ -24,7 +24,7 @@ from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, 
 from qkv.serving.models import Served
 from qkv.serving.queue import check_search
 from qkv.serving.service import Asked, Entry
-from qkv.text.doctor import normalise
+from qkv.text.normalise import normalise
 
 PARTS = {
     "tokens": ["source_tokens", "target_tokens", "token_scores"],

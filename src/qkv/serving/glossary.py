@@ -15,8 +15,8 @@ from qkv.serving.metrics import Metrics
 from qkv.serving.models import Models
 from qkv.serving.queue import Queued
 from qkv.text import read_pairs
-from qkv.text.doctor import normalise
 from qkv.text.language import is_unspaced
+from qkv.text.normalise import normalise
 
 WORDS = re.compile(r"\w+|[^\w\s]")
 CHARACTERS = re.compile(r"\S")  # where no spaces part the words, every character may begin one

@@ -1,37 +1,24 @@
 """Head prediction: sentences with their dependency trees in, for each word the word that governs it out."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.nn.utils.rnn import pad_sequence
+from torch import Tensor
 
 from qkv.config import Tree
-from qkv.data.examples import Ints
+from qkv.data import each_row
 from qkv.errors import InputError
 from qkv.folder import Loaded
-from qkv.objectives.heads import NOBODY, Heads, HeadsBatch
-from qkv.positions.tree import pad_trees, paths
+from qkv.models import HeadFinder
+from qkv.objectives import Asked, Heads
+from qkv.positions.tree import paths as tree_paths
+from qkv.tasks.corpus import Corpus
+from qkv.tasks.predictor import Predictor
 from qkv.tasks.task import Task
 from qkv.text.conllu import Sentence, read_conllu
-from qkv.text.tokenizer import PAD, UNK, Tokenizer
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """The sub-words of a sentence, the word (from 0) that each belongs to, and the head of each word (0 = root)."""
-
-    ids: list[int]
-    words: list[int]
-    heads: list[int]
-
-    @property
-    def first(self) -> list[int]:
-        """The place of each word's first sub-word."""
-        return [place for place, word in enumerate(self.words) if place == 0 or self.words[place - 1] != word]
+from qkv.text.tokenizer import UNK, Tokenizer
 
 
 class FindHeads(Task):
@@ -42,8 +29,13 @@ class FindHeads(Task):
     """
 
     name = "heads"
+    shape = "sentences"
+    example_class = Sentence
+    kinds = (HeadFinder,)
     architecture = "head_finder"
-    objective_class = Heads
+    objective = "heads"
+    figures = ("loss", "accuracy")
+    score = "accuracy"
     defaults = {  # noqa: RUF012
         "data": {"vocab_size": 4000, "batch_tokens": 2048},
         "model": {"preset": "small"},
@@ -51,15 +43,19 @@ class FindHeads(Task):
                      "precision": "float32"},
     }  # fmt: skip
     files = "CoNLL-U files, for example: qkv train --task heads train.conllu --valid dev.conllu"
-    asks = "words with spaces between them"
+    asks = 'qkv predict "words with spaces between them"'
+    columns = 3
 
-    def read(self, path: Path) -> Iterable[Sentence]:
-        for sentence in read_conllu(path):
-            try:
-                paths(sentence.heads)
-            except InputError as error:
-                raise InputError(f"{sentence.place}: {error}") from None
-            yield sentence
+    def read(self, paths: Sequence[Path]) -> Iterator[Sentence]:
+        return (checked(sentence) for path in paths for sentence in read_conllu(path))
+
+    def from_memory(self, given: Any, place: str) -> Sentence:
+        return checked(super().from_memory(given, place))
+
+    def question(self, text: str, place: str) -> Sentence:
+        if not (words := text.split()):
+            raise InputError("a text without a word was given; give words with spaces between them")
+        return Sentence(words, [0] * len(words), place)
 
     def key(self, example: Sentence) -> str:
         return " ".join(example.words)
@@ -67,55 +63,56 @@ class FindHeads(Task):
     def texts(self, example: Sentence) -> list[str]:
         return [" ".join(example.words)]
 
-    def encode(self, examples: Sequence[Sentence], tokenizer: Tokenizer, facts: Tree) -> list[Encoded]:
+    def encode(self, examples: Sequence[Sentence], tokenizer: Tokenizer, facts: Tree) -> list[list[list[int]]]:
+        """(sub-words, the word from 0 that each belongs to, the head of each word, 0 for the root)"""
         forms = sorted({word for sentence in examples for word in sentence.words})
         pieces = {form: ids or [UNK] for form, ids in zip(forms, tokenizer.encode_batch(forms), strict=True)}
-        return [encode(sentence, pieces) for sentence in examples]
+        return [
+            [
+                [number for word in sentence.words for number in pieces[word]],
+                [place for place, word in enumerate(sentence.words) for _ in pieces[word]],
+                sentence.heads,
+            ]
+            for sentence in examples
+        ]
 
-    def size(self, encoded: Encoded) -> tuple[int, ...]:
-        return (len(encoded.ids),)
-
-    def collate(self, encoded: Sequence[Encoded], numbers: Ints) -> HeadsBatch:
-        columns = ([one.ids for one in encoded], [one.first for one in encoded], [one.heads for one in encoded])
-        ids, first, heads = (
-            pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=filler)
-            for rows, filler in zip(columns, (PAD, NOBODY, NOBODY), strict=True)
-        )
-        tree = pad_trees([one.heads for one in encoded], [one.words for one in encoded])
-        return HeadsBatch(ids, first, heads, tree, numbers)
-
-    def baselines(self, train: Sequence[Encoded], valid: Sequence[Encoded], loaded: Loaded) -> dict[str, float]:
+    def baselines(self, corpus: Corpus) -> dict[str, float]:
         """The best of all rules "the head stands n words further on", as counted in training."""
-        [(common, _)] = Counter(shift for one in train for shift in shifts(one)).most_common(1)
-        found = [shift == common for one in valid for shift in shifts(one)]
+        [(common, _)] = Counter(shift for row in each_row(corpus.train) for shift in shifts(row[2])).most_common(1)
+        found = [shift == common for row in each_row(corpus.valid) for shift in shifts(row[2])]
         return {f"always the word at {common:+d}" if common else "always the root": sum(found) / len(found)}
 
-    @torch.inference_mode()
-    def predict(self, loaded: Loaded, texts: Sequence[str]) -> list[Tree]:
-        """The words of each text and the head of each, as in CoNLL-U; not with positions that need the tree itself."""
-        model: Any = loaded.model
+    def open(self, loaded: Loaded) -> Predictor:
+        return HeadPredictor(self, loaded, Heads())
+
+    def in_words(self, outputs: Tensor, asked: Asked, examples: Sequence[Sentence], _: Predictor) -> list[Tree]:
+        """The words of each text and the head of each, as in CoNLL-U."""
+        best = outputs.argmax(dim=2).tolist()
+        return [{"words": one.words, "heads": row[: len(one.words)]} for one, row in zip(examples, best, strict=True)]
+
+
+class HeadPredictor(Predictor):
+    """Finds the heads of words; not with positions that need the tree itself."""
+
+    def answer(self, examples: list[Any]) -> list[Tree]:
+        model: Any = self.model
         if model.encoder.position.needs_tree:
             raise InputError(
                 f"this model has {model.config.position!r} positions, which are made from the heads themselves; "
                 "ask a model with other positions"
             )
-        found: list[Tree] = []
-        for text in texts:
-            words = text.split()
-            if not words:
-                raise InputError("a text without a word was given; give words with spaces between them")
-            [one] = self.encode([Sentence(words, [0] * len(words), "")], loaded.tokenizer, {})
-            heads = model(torch.tensor([one.ids]), torch.tensor([one.first])).argmax(dim=2)[0].tolist()
-            found.append({"words": words, "heads": heads})
-        return found
+        return super().answer(examples)
 
 
-def encode(sentence: Sentence, pieces: dict[str, list[int]]) -> Encoded:
-    ids = [number for word in sentence.words for number in pieces[word]]
-    words = [place for place, word in enumerate(sentence.words) for _ in pieces[word]]
-    return Encoded(ids, words, sentence.heads)
+def checked(sentence: Sentence) -> Sentence:
+    """A sentence whose heads are a tree."""
+    try:
+        tree_paths(sentence.heads)
+    except InputError as error:
+        raise InputError(f"{sentence.place}: {error}") from None
+    return sentence
 
 
-def shifts(one: Encoded) -> list[int]:
+def shifts(heads: list[int]) -> list[int]:
     """How many words further on each word's head stands; 0 for the root, which no word is from itself."""
-    return [head - place if head else 0 for place, head in enumerate(one.heads, start=1)]
+    return [head - place if head else 0 for place, head in enumerate(heads, start=1)]

@@ -1,96 +1,269 @@
-"""What a run asks of a task: files -> examples -> ids -> batches, and what the figures are to be measured against."""
+"""What a run asks of a task: files -> examples -> rows of ids; which model, objective and figures; what it opens as."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_origin, get_type_hints
 
+import torch
 from torch import Tensor
 
-from qkv.config import Tree
-from qkv.data.examples import Examples, Ints
+from qkv.config import Tree, setting
+from qkv.data import Buckets, Place, Rows, RowsInMemory, Stream, generator
 from qkv.errors import InputError
+from qkv.evaluation import class_scores
 from qkv.folder import Loaded
+from qkv.models import MODELS, Model
+from qkv.objectives import Asked, Objective, objective
+from qkv.tasks.corpus import Corpus, Found, Survey, hashed
 from qkv.text.tokenizer import Tokenizer
-from qkv.training import prepare
-from qkv.training.settings import TextConfig
+
+MOST_SUBWORDS = 10_000_000  # of far more of them, the library that learns them dies
+CHUNK = 4096  # examples that are encoded together,
+CHUNK_LETTERS = 2**20  # or fewer, when they are this long: an encoded letter takes some 100 bytes for a moment
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextConfig:
+    """How any text becomes ids and batches."""
+
+    tokenizer: str = setting(
+        "bpe", "how sub-words are learned, by a name of `qkv list tokenizers`; or the path of a tokenizer.json to use"
+    )
+    vocab_size: int = setting(8000, "size of the vocabulary to learn")
+    grow: int = setting(0, "with --start: sub-words to learn from the new text beside those of the old model")
+    held_out: int = setting(1000, "examples kept for validation when no --valid is given (at most one in ten)")
+    batch_tokens: int = setting(4096, "a batch holds at most this many tokens of the longer side, padding counted")
+    seed: int = setting(1, "decides the order of batches, the first weights and dropout")
+
+    def __post_init__(self) -> None:
+        if self.vocab_size > MOST_SUBWORDS:
+            raise ValueError(f"vocab_size must be at most {MOST_SUBWORDS:,}, not {self.vocab_size}")
+        if self.grow < 0:
+            raise ValueError(f"grow must be a number of sub-words, 0 for none, not {self.grow}")
+        if self.batch_tokens < 1 or not 1 <= self.held_out <= 10_000:
+            raise ValueError("batch_tokens must be at least 1, held_out from 1 to 10,000")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be a number from 0, not {self.seed}")
 
 
 class Task:
-    """The interface of a task; `read`, `encode`, `collate` and `baselines` are what a task must say.
+    """The interface of a task; `read`, `key`, `texts`, `encode` and `open` are what a task must say.
 
-    An example is whatever `read` makes of a file; an encoded one is whatever `collate` can lay side by side. Both stay
-    in memory. Its model is in MODELS and has the task's name as its `task`; its objective is as in objectives/, and
-    what the objective names in `Loss.parts` (accuracy, for example) becomes a figure of each validation.
+    An example is plain data as `read` makes it of a file; a row is its ids, column by column. A task names the kinds of
+    models that can learn it and the objective that asks for it; both can be swapped for others of their tables.
     """
 
     name: ClassVar[str]
-    architecture: ClassVar[str]  # the model in MODELS that is trained unless another is asked for
-    objective_class: ClassVar[type[Any]]
+    shape: ClassVar[str]  # what its examples are called where they are given in memory: qkv.train(pairs=[...])
+    example_class: ClassVar[type[Any]]
+    kinds: ClassVar[tuple[type[Model], ...]]  # models that can learn it
+    architecture: ClassVar[str]  # the one in MODELS that is trained unless another is asked for
+    objective: ClassVar[str]  # what is asked unless something else is
+    figures: ClassVar[tuple[str, ...]] = ("loss",)  # what each validation measures: `best_by` is one of them
+    score: ClassVar[str] = "loss"  # the one that models are compared by
+    search: ClassVar[Tree] = {}  # how answers are searched for unless said otherwise; {} if nothing is
     data_class: ClassVar[type[TextConfig]] = TextConfig  # a task adds settings of its own in a subclass
     defaults: ClassVar[Tree] = {}  # settings to begin with; a recipe and flags are laid over them
     files: ClassVar[str]  # what its files are, for people
-    asks: ClassVar[str] = "text"  # what `qkv predict` is given
+    asks: ClassVar[str] = 'qkv predict "a text"'  # what a person may do with the model
+    unit: ClassVar[str] = "examples"
+    speed: ClassVar[str] = "examples"  # what training speed is counted in
+    key_is: ClassVar[str] = "text"  # what examples are held out by, for people
+    columns: int  # of a row
+    sizes: ClassVar[tuple[int, ...]] = (0,)  # the columns whose length counts in a batch
+    unique: ClassVar[bool] = False  # whether exact repetitions are dropped
+    in_order: ClassVar[bool] = False  # whether rows must stay in their order: running text
+    sample: ClassVar[int] = 200_000  # examples from which sub-words are learned
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Any, model: type[Model] | None = None) -> None:
         self.data = data  # of `data_class`
+        self.model = model or MODELS[self.architecture]  # what a text is encoded for
+
+    @classmethod
+    def models(cls) -> dict[str, type[Model]]:
+        return {name: model for name, model in MODELS.items() if issubclass(model, cls.kinds)}
 
     # -- from files to batches -----------------------------------------------------------------------------------
 
-    def read(self, path: Path) -> Iterable[Any]:
-        """The examples of one file; whatever is wrong in it is an InputError that names the line."""
+    def look(self, paths: Sequence[Path]) -> None:
+        """A look at the files to train on, before any file is read: what they say holds for the others too."""
+
+    def read(self, paths: Sequence[Path]) -> Iterator[Any]:
+        """The examples of some files; whatever is wrong in them is an InputError that names the line."""
         raise NotImplementedError
+
+    def from_memory(self, given: Any, place: str) -> Any:
+        """An example out of what a program gives: its fields in their order, or by name; `place` names it."""
+        wrong = InputError(f"{place} is {given!r:.60}; {self.name} learns from {self.shape}: {', '.join(self.fields)}")
+        try:
+            if isinstance(given, Mapping):
+                example = self.example_class(**given, place=place)
+            else:
+                example = self.example_class(*((given,) if isinstance(given, str) else given), place)
+        except TypeError:
+            raise wrong from None
+        if not all(isinstance(getattr(example, name), kind) for name, kind in self.fields.items()):
+            raise wrong
+        return example
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """What an example is made of: names and types, those before its place."""
+        hints = get_type_hints(self.example_class)
+        return {name: get_origin(hints[name]) or hints[name] for name in [*hints][: [*hints].index("place")]}
+
+    def examine(self, examples: Iterator[Any], held_out: Container[str], found: Found, name: str) -> Iterator[Any]:
+        """The good ones among the examples of the part `name`; those of a key that is held out are not."""
+        dropped = 0
+        for example in examples:
+            found.read += 1
+            if self.key(example) in held_out:
+                dropped += 1
+            else:
+                found.kept += 1
+                yield example
+        if dropped:
+            found.findings.append(f"{dropped:,} training {self.unit} are also to validate or to test: dropped")
 
     def key(self, example: Any) -> str:
         """What examples are held out by when no validation files are given: those with equal keys stay together."""
         raise NotImplementedError
 
+    def parted(self, examples: Iterable[Any], survey: Survey, hold_out: Callable[[Any], None]) -> Iterator[Any]:
+        """The examples to train on, once some are held out."""
+        threshold = survey.threshold(self.data.held_out)
+        for example in examples:
+            if hashed("valid", self.key(example)) <= threshold:
+                hold_out(example)
+            else:
+                yield example
+
     def texts(self, example: Any) -> Iterable[str]:
         """The texts of an example, from which sub-words are learned."""
         raise NotImplementedError
 
-    def learn_tokenizer(self, train: Sequence[Any]) -> Tokenizer:
-        """Sub-words of the training examples; or a tokenizer.json that is given."""
-        return prepare.learn_tokenizer(self.data, map(self.texts, train))
-
-    def facts(self, train: Sequence[Any]) -> Tree:
+    def facts(self, survey: Survey, tokenizer: Tokenizer) -> Tree:
         """What a trained model must remember of its data beside the tokenizer: the labels, for example. Plain data:
         it is written to config.json, and `encode` is given it."""
         return {}
 
-    def fitting(self, facts: Tree, tokenizer: Tokenizer) -> Tree:
-        """The settings of the model that follow from the data."""
-        return {"vocab_size": len(tokenizer)}
+    def bounds(self, config: Any) -> Tree:
+        """Facts that follow from the model's settings and decide how texts are encoded: the longest that it reads."""
+        return {}
 
     def encode(self, examples: Sequence[Any], tokenizer: Tokenizer, facts: Tree) -> list[Any]:
-        """Ids for each example, in the same order."""
+        """A row of ids for each example, in the same order."""
         raise NotImplementedError
 
-    def size(self, encoded: Any) -> tuple[int, ...]:
-        """What an encoded example costs in a batch: see data.Examples."""
-        raise NotImplementedError
+    def rows(self, examples: Iterable[Any], tokenizer: Tokenizer, facts: Tree) -> Iterator[Any]:
+        """The rows of many examples, encoded some at a time."""
+        chunk: list[Any] = []
+        letters = 0
+        for example in examples:
+            chunk.append(example)
+            letters += sum(map(len, self.texts(example)))
+            if len(chunk) == CHUNK or letters > CHUNK_LETTERS:
+                yield from self.encode(chunk, tokenizer, facts)
+                chunk, letters = [], 0
+        yield from self.encode(chunk, tokenizer, facts) if chunk else ()
 
-    def collate(self, encoded: Sequence[Any], numbers: Ints) -> Any:
-        """A batch: a frozen dataclass with `.to(device)`, and the numbers of its examples as `.pairs`."""
-        raise NotImplementedError
+    @property
+    def longest(self) -> tuple[int, ...]:
+        """The most ids that each column of a row may have; longer rows are left out and counted. () for any."""
+        return ()
 
-    def batches(self, encoded: Sequence[Any]) -> Examples:
-        """Encoded examples as batches under the budget of the settings."""
-        c, sizes = self.data, [self.size(one) for one in encoded]
-        return Examples(encoded, sizes, self.collate, tokens=c.batch_tokens, seed=c.seed)
+    def stream(self, rows: Rows) -> Stream:
+        """Rows as batches under the budget of the settings."""
+        return Buckets(rows, tokens=self.data.batch_tokens, seed=self.data.seed, sizes=self.sizes)
+
+    def validation(self, rows: Rows) -> Stream:
+        """The same to validate on."""
+        return self.stream(rows)
+
+    # -- settings and model --------------------------------------------------------------------------------------
+
+    def choose(self, survey: Survey, device: torch.device, training: Any) -> Tree:
+        """Settings for this corpus and machine, where a person gives none; `training` has the limits that are given."""
+        return {}
+
+    def fitting(self, model: Tree, tokenizer: Tokenizer, facts: Tree) -> Tree:
+        """The settings of the model that follow from the data; `model` is what is asked of it."""
+        return {"vocab_size": len(tokenizer)}
+
+    def build(self, config: Any, facts: Tree) -> Model:
+        """The model to train, from its settings alone."""
+        return self.model(config)
+
+    def remarks(self) -> list[str]:
+        """What people should know of the rows that were encoded."""
+        return []
+
+    def about(self, corpus: Corpus) -> Tree:
+        """What config.json tells beside the model's settings."""
+        return {"task": self.name, **corpus.facts}
+
+    def counted(self, corpus: Corpus, train: Stream) -> str:
+        """How much there is, for people."""
+        return f"{self.name}: {len(corpus.train):,} {self.unit} to train on, {len(corpus.valid):,} to validate"
 
     # -- what comes of it ----------------------------------------------------------------------------------------
 
-    def baselines(self, train: Sequence[Any], valid: Sequence[Any], loaded: Loaded) -> dict[str, float]:
-        """Name -> accuracy on the encoded validation examples of something simple that is counted from the encoded
-        training examples, or quickly learned from them. `loaded` has an untrained model of the run's own settings,
-        the tokenizer, and the facts in its `about`."""
-        raise NotImplementedError
+    def baselines(self, corpus: Corpus) -> dict[str, float]:
+        """Name -> the task's `score` on the validation rows of something simple that is counted from the training
+        rows, or learned from them in seconds: what a model must beat."""
+        return {}
 
-    def classes(self, outputs: Any, labels: Any) -> tuple[Tensor, Tensor] | None:
+    def answers(self, outputs: Any, asked: Asked) -> tuple[Tensor, Tensor] | None:
         """The classes (B,) that the model's outputs name and those that are right, if its answers are classes: then
         macro-F1 and the Matthews correlation stand beside the accuracy."""
         return None
 
-    def predict(self, loaded: Loaded, texts: Sequence[str]) -> list[Tree]:
-        """What a trained model says to some inputs: one plain tree for each. Optional."""
-        raise InputError(f"a model of the task {self.name!r} cannot be asked by qkv predict; use it from Python")
+    @torch.inference_mode()
+    def measure(self, model: Model, objective: Objective, batches: Stream) -> dict[str, float]:
+        """The mean loss over all examples and each part of it that the objective names (accuracy, for example).
+
+        Of tokens, `loss` is the mean of -log p and `smoothed_loss` what training lowers; where answers are classes,
+        their macro-F1 and Matthews correlation are measured too.
+        """
+        model.eval()
+        device, sums, count = next(model.parameters()).device, Counter[str](), 0
+        found, gold = list[int](), list[int]()
+        for number, batch in enumerate(batches.in_order()):
+            asked = objective.prepare(batch, generator(self.data.seed, Place(0, number))).to(device)
+            outputs = model(**asked.inputs)
+            loss = objective.loss(outputs, asked)
+            for name, value in {"loss": loss.total, **loss.parts}.items():
+                sums[name] += float(value)  # type: ignore[assignment]
+            count += asked.count
+            if (answers := self.answers(outputs, asked)) is not None:
+                found += answers[0].tolist()
+                gold += answers[1].tolist()
+        figures = {name: value / count for name, value in sums.items()}
+        if "likelihood" in figures:
+            figures |= {"smoothed_loss": figures["loss"], "loss": figures.pop("likelihood")}
+            figures["perplexity"] = math.exp(min(figures["loss"], 50))
+        if gold:
+            scores = class_scores(found, gold)
+            figures |= {"macro_f1": scores.macro_f1, "mcc": scores.mcc}
+        return figures
+
+    def judge(self, loaded: Loaded, corpus: Corpus, training: Any) -> Callable[[], dict[str, float]]:
+        """Figures of what the model writes for the examples to validate on, if it writes."""
+        return dict
+
+    def evaluate(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
+        """Figures of a trained model on some examples; `how` says how to search, for tasks that do."""
+        rows = RowsInMemory(self.encode(examples, loaded.tokenizer, loaded.about))
+        return dict(self.measure(loaded.model, objective(self.objective), self.validation(rows)))
+
+    def timed(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
+        """How fast it answers, for tasks that write."""
+        return {}
+
+    def open(self, loaded: Loaded) -> Any:
+        """What `qkv.load` gives: a Translator, a Generator, a Classifier."""
+        raise NotImplementedError

@@ -1,16 +1,226 @@
-"""Translation as a task: the one that needs no name."""
+"""Translation: sentence pairs in, a translator out."""
 
-from qkv.objectives import Translation
-from qkv.tasks.task import Task
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv.config import Tree, setting
+from qkv.data import Stream
+from qkv.decoding import Translator
+from qkv.engines import open_translator
+from qkv.errors import InputError
+from qkv.evaluation import score
+from qkv.folder import Loaded, RunFolder
+from qkv.models import Convolutional, Model, Recurrent, Transformer
+from qkv.tasks.corpus import Corpus, Found, Survey
+from qkv.tasks.task import Task, TextConfig
+from qkv.text import Pair, languages, read_pairs
+from qkv.text.doctor import Report, Rules, examine, fail_if_unusable
+from qkv.text.normalise import normalise
+from qkv.text.tokenizer import BOS, EOS, Tokenizer
+
+VALID_TOKENS = 4096  # of a batch to validate on
+TIMED, ROUNDS = 100, 3  # sentences whose decoding is timed, and how often
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsConfig(TextConfig):
+    """How sentence pairs become ids and batches."""
+
+    source: str = setting("", "the language to translate from, e.g. en; --from on the command line")
+    target: str = setting("", "the language to translate to, e.g. de; --to on the command line")
+    max_length: int = setting(200, "pairs with more tokens than this on a side are left out, and counted")
+    doctor: Rules = field(default_factory=Rules)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_length < 1:
+            raise ValueError(f"max_length must be at least 1, not {self.max_length}")
+
+
+# (pairs below, vocabulary, preset, dropout, tokens in a batch, epochs if no limit is given). Dropout falls as data
+# grows; the first rows follow the published Multi30k baseline (tiny, dropout 0.3), the last the paper's base model.
+CPU_SIZES = [
+    (5_000, 2_000, "tiny", 0.3, 1024, 60),
+    (60_000, 6_000, "tiny", 0.3, 2048, 40),
+    (400_000, 8_000, "small", 0.2, 4096, 20),
+    (4_000_000, 16_000, "small", 0.1, 4096, 5),
+    (None, 16_000, "small", 0.1, 8192, 2),
+]
+GPU_SIZES = [
+    (5_000, 2_000, "tiny", 0.3, 1024, 60),
+    (60_000, 6_000, "tiny", 0.3, 4096, 60),
+    (400_000, 8_000, "small", 0.2, 8192, 40),
+    (4_000_000, 16_000, "base", 0.1, 16384, 20),
+    (None, 32_000, "base", 0.1, 16384, 10),
+]
 
 
 class Translate(Task):
-    """Vaswani et al. 2017, section 5: sentence pairs to a translator; what qkv train does without --task.
-
-    Pairs need not fit in memory, as the examples of other tasks must: they are shards on disk (qkv.training).
-    """
+    """Vaswani et al. 2017, section 5: sentence pairs to a translator; what qkv train does without --task."""
 
     name = "translate"
+    shape = "pairs"
+    example_class = Pair
+    kinds = (Transformer, Recurrent, Convolutional)
     architecture = "transformer"
-    objective_class = Translation
+    objective = "translation"
+    figures = ("loss", "bleu")
+    score = "bleu"
+    search = {"beam": 5, "alpha": 1.0}  # noqa: RUF012
+    data_class = PairsConfig
     files = "files of sentence pairs, for example: qkv train pairs.tmx --from en --to de"
+    asks = 'qkv translate "..."'
+    unit = "pairs"
+    speed = "tokens"
+    key_is = "source"
+    columns = 2
+    sizes = (0, 1)
+    unique = True
+
+    # -- from files to batches -----------------------------------------------------------------------------------
+
+    def __init__(self, data: PairsConfig, model: type[Model] | None = None) -> None:
+        super().__init__(data, model)
+        self.languages: tuple[str | None, str | None] = data.source or None, data.target or None
+        self.skipped = Counter[str]()  # what was no pair at all
+
+    def look(self, paths: Sequence[Path]) -> None:
+        """All files are read in one direction: what is asked for, or what those to train on say."""
+        self.languages = languages(paths, *self.languages)
+
+    def read(self, paths: Sequence[Path]) -> Iterator[Pair]:
+        self.look(paths)
+        self.skipped.clear()
+        return read_pairs(paths, source=self.languages[0], target=self.languages[1], skipped=self.skipped)
+
+    def examine(self, examples: Iterator[Pair], held_out: Container[str], found: Found, name: str) -> Iterator[Pair]:
+        if name == "test":  # the source of every one is held out, whatever its target
+            yield from super().examine(examples, held_out, found, name)
+            return
+        report, rules = Report(), self.data.doctor
+        if name != "train":
+            rules = replace(rules, drop_copies=False)
+        yield from examine(examples, rules, report, held_out)
+        report.skipped += self.skipped
+        found.read, found.kept = report.read, report.kept
+        found.findings += report.lines()
+        try:
+            fail_if_unusable(report, *([1] if name == "valid" else []))
+        except InputError as error:
+            raise InputError(f"the validation files: {error}" if name == "valid" else str(error)) from None
+
+    def key(self, example: Pair) -> str:
+        return normalise(example.source)
+
+    def texts(self, example: Pair) -> tuple[str, str]:
+        return example.source, example.target
+
+    def encode(self, examples: Sequence[Pair], tokenizer: Tokenizer, facts: Tree) -> list[tuple[list[int], list[int]]]:
+        """(x1 .. xn </s>, <s> y1 .. ym </s>)"""
+        sources = tokenizer.encode_batch([pair.source for pair in examples])
+        targets = tokenizer.encode_batch([pair.target for pair in examples])
+        return [([*src, EOS], [BOS, *tgt, EOS]) for src, tgt in zip(sources, targets, strict=True)]
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        return self.data.max_length + 1, self.data.max_length + 2
+
+    def validation(self, rows: Any) -> Stream:
+        smaller = type(self)(replace(self.data, batch_tokens=VALID_TOKENS))
+        return smaller.stream(rows)
+
+    def facts(self, survey: Survey, tokenizer: Tokenizer) -> Tree:
+        source, target = self.languages
+        return {"source": source or "", "target": target or ""}
+
+    # -- settings and model --------------------------------------------------------------------------------------
+
+    def choose(self, survey: Survey, device: torch.device, training: Any) -> Tree:
+        sizes = CPU_SIZES if device.type == "cpu" else GPU_SIZES
+        pairs, characters = len(survey.train), survey.characters
+        row = next(row for row in sizes if row[0] is None or pairs < row[0])
+        _, vocabulary, preset, dropout, tokens, epochs = row
+        # A vocabulary cannot be larger than the text has room for: about one new sub-word in 20 characters.
+        vocabulary = max(400, min(vocabulary, characters // 20))
+        # About how many batches an epoch has: a token takes some four letters, and each sentence an end.
+        steps = max(1, (characters // 8 + pairs) // tokens)
+        whole = min(epochs * steps, (training.epochs or epochs) * steps, training.steps or epochs * steps)
+        source, target = self.languages
+        return {
+            "data": {"vocab_size": vocabulary, "batch_tokens": tokens, "source": source or "", "target": target or ""},
+            "model": {"preset": preset, "dropout": dropout, "norm": "pre"},
+            "training": {
+                "learning_rate": {"tiny": 3e-3, "small": 1e-3, "base": 7e-4}[preset],
+                "schedule": f"cosine(warmup={min(400, max(10, int(whole) // 10))})",  # a tenth of the run, 400 at most
+                "epochs": 0.0 if training.steps or training.epochs or training.minutes else float(epochs),
+                "validate_every": 0 if steps >= 100 else 100,  # once an epoch, unless epochs are short
+            },
+        }
+
+    def fitting(self, model: Tree, tokenizer: Tokenizer, facts: Tree) -> Tree:
+        longest = self.data.max_length + 2
+        if model.get("max_length", longest) < longest:
+            raise InputError(f"model.max_length must be at least {longest}: data.max_length and two more; leave it out")
+        fitted: Tree = {"vocab_size": len(tokenizer), "max_length": model.get("max_length", max(longest, 256))}
+        if any("scope" in str(model.get(key, "")) for key in ("attention", "encoder_attention")):
+            fitted["sentence_ends"] = tokenizer.sentence_ends()
+        return fitted
+
+    def about(self, corpus: Corpus) -> Tree:
+        lengths = (corpus.train.lengths(shard)[:, 0] for shard in range(corpus.train.shards))
+        return {**super().about(corpus), "longest_source": max(int(some.max(initial=1)) for some in lengths) - 1}
+
+    def counted(self, corpus: Corpus, train: Stream) -> str:
+        direction = f"{corpus.facts['source'] or 'source'} -> {corpus.facts['target'] or 'target'}"
+        return f"{direction}: {len(corpus.train):,} pairs to train on, {len(corpus.valid):,} to validate"
+
+    # -- what comes of it ----------------------------------------------------------------------------------------
+
+    def judge(self, loaded: Loaded, corpus: Corpus, training: Any) -> Callable[[], dict[str, float]]:
+        """BLEU of the first sentences to validate on, as a person would see them."""
+        pairs = corpus.valid_examples(Pair, training.bleu_sentences)
+        sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        target = str(loaded.about.get("target", ""))
+
+        def bleu() -> dict[str, float]:
+            if not pairs:
+                return {}
+            translator = Translator(loaded.model, loaded.tokenizer, loaded.about)
+            texts = [line.text for line in translator.translate(sources, beam=1)]
+            return {"bleu": score(texts, references, target_language=target).bleu}
+
+        return bleu
+
+    def evaluate(self, loaded: Loaded, examples: Sequence[Pair], **how: Any) -> Tree:
+        """BLEU of the translations, and its signature."""
+        lines = self.open(loaded).translate([pair.source for pair in examples], **how)
+        references = [pair.target for pair in examples]
+        found = score([line.text for line in lines], references, target_language=str(loaded.about.get("target", "")))
+        return {"bleu": found.bleu, "bleu_signature": found.bleu_signature}
+
+    def timed(self, loaded: Loaded, examples: Sequence[Pair], **how: Any) -> Tree:
+        """Target tokens a second, from text to text: the median of several rounds."""
+        translator, sources, speeds = self.open(loaded), [pair.source for pair in examples[:TIMED]], []
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            lines = translator.translate(sources, **how)
+            seconds = time.perf_counter() - began
+            speeds.append(sum(len(loaded.tokenizer.encode(line.text)) + 1 for line in lines) / seconds)  # with the end
+        return {"decoding_speed": statistics.median(speeds)}
+
+    def open(self, loaded: Loaded, **how: Any) -> Translator:
+        return open_translator(loaded, **how)
+
+
+def validation_pairs(folder: Path, most: int | None = None) -> list[tuple[str, str]]:
+    """The first `most` pairs that the run of a model folder set aside for validation; none if it keeps no run."""
+    place = RunFolder(folder).corpus
+    pairs = Corpus.open(place).valid_examples(Pair, most) if place.exists() else []
+    return [(pair.source, pair.target) for pair in pairs]

@@ -1,28 +1,38 @@
-"""Text: sentence pairs out of files of any format, checked; sentences out of text; tokens out of sentences."""
+"""Text: examples of each shape out of files, checked; sentences out of text; tokens out of sentences."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
-from qkv.errors import InputError
+from qkv.errors import InputError, nearest
+from qkv.text.examples import Labelled, LabelledPair, Pair, SpanQuestion, Tagged, Text
 from qkv.text.jsonl import read_jsonl
+from qkv.text.labelled import read_labelled_pair_records, read_labelled_records, read_treebank
 from qkv.text.language import from_name, without_regions
-from qkv.text.lines import check_file
-from qkv.text.pair import Pair
+from qkv.text.lines import check_file, suffix
 from qkv.text.plain import read_plain
 from qkv.text.po import read_po
+from qkv.text.spans import read_squad
 from qkv.text.table import csv_languages, read_csv, read_tsv, tsv_languages
+from qkv.text.tagged import read_conll, read_parts_of_speech
+from qkv.text.texts import BORDERS, read_json_texts, read_plain_text
 from qkv.text.tmx import read_tmx, tmx_languages
 from qkv.text.xliff import read_xliff
 
-__all__ = ["READERS", "Pair", "languages", "read_pairs"]
+__all__ = [
+    "LABELLED", "LABELLED_PAIRS", "PAIRS", "SPANS", "TAGGED", "TEXTS",
+    "Labelled", "LabelledPair", "Pair", "SpanQuestion", "Tagged", "Text",
+    "languages", "read_labelled", "read_labelled_pairs", "read_pairs", "read_spans", "read_tagged", "read_texts",
+    "suffix",
+]  # fmt: skip
 
 # (path, source language, target language, what was skipped) -> pairs
-Reader = Callable[[Path, str | None, str | None, Counter[str]], Iterator[Pair]]
+PairReader = Callable[[Path, str | None, str | None, Counter[str]], Iterator[Pair]]
 
 # By the end of a file's name; each may be followed by .gz. Any other file is plain text, one sentence on a line.
-READERS: dict[str, Reader] = {
+PAIRS: dict[str, PairReader] = {
     ".tsv": read_tsv,
     ".csv": read_csv,
     ".jsonl": read_jsonl,
@@ -34,23 +44,44 @@ READERS: dict[str, Reader] = {
 
 # (path, source language, target language) -> both languages, for files that can name them in either order
 Namer = Callable[[Path, str | None, str | None], tuple[str, str] | None]
-NAMERS: dict[Reader, Namer] = {read_tsv: tsv_languages, read_csv: csv_languages, read_tmx: tmx_languages}
+NAMERS: dict[PairReader, Namer] = {read_tsv: tsv_languages, read_csv: csv_languages, read_tmx: tmx_languages}
+
+# (path, what parts documents, key of the text in JSON) -> texts; any other file is plain text.
+TextReader = Callable[[Path, str, str], Iterator[Text]]
+TEXTS: dict[str, TextReader] = {".jsonl": read_json_texts}
+
+# Any other file is tab-separated.
+LABELLED: dict[str, Callable[[Path], Iterator[Labelled]]] = {
+    ".tsv": read_labelled_records,
+    ".csv": read_labelled_records,
+    ".jsonl": read_labelled_records,
+    ".conllu": read_treebank,
+}
+LABELLED_PAIRS: dict[str, Callable[[Path], Iterator[LabelledPair]]] = {
+    ".tsv": read_labelled_pair_records,
+    ".csv": read_labelled_pair_records,
+    ".jsonl": read_labelled_pair_records,
+}
+# Any other file is read like the first.
+TAGGED: dict[str, Callable[[Path], Iterator[Tagged]]] = {".conll": read_conll, ".conllu": read_parts_of_speech}
+SPANS: dict[str, Callable[[Path], Iterator[SpanQuestion]]] = {".json": read_squad}
+
+T = TypeVar("T")
 
 
 def read_pairs(
     paths: Sequence[Path], *, source: str | None, target: str | None, skipped: Counter[str] | None = None
 ) -> Iterator[Pair]:
-    """The pairs of one or more files with a suffix of READERS, or of two plain files, as a stream.
+    """The pairs of one or more files with a suffix of PAIRS, or of two plain files, as a stream.
 
     `skipped` counts what was no pair at all, by reason, for example units of a TMX without one of the languages.
     All files are read in the direction of the first, see `languages`.
     """
     if not paths:
         raise InputError("no file was given; give one file of pairs, or a source file and a target file")
-    for path in paths:
-        check_file(path)
+    _check_files(paths)
     counted = Counter() if skipped is None else skipped
-    readers = [_reader(path) for path in paths]
+    readers = [PAIRS.get(suffix(path)) for path in paths]
     known = [reader for reader in readers if reader]
     if len(known) == len(paths):
         if len(paths) > 1:
@@ -71,7 +102,7 @@ def languages(
 ) -> tuple[str | None, str | None]:
     """The source and target language: what is given here, or what the names of two plain files tell (train.en.gz ->
     "en"), or what the first file says that names its languages."""
-    readers = [_reader(path) for path in paths]
+    readers = [PAIRS.get(suffix(path)) for path in paths]
     if len(paths) == 2 and not any(readers):
         return source or from_name(paths[0]), target or from_name(paths[1])
     for reader, path in zip(readers, paths, strict=True):
@@ -81,10 +112,64 @@ def languages(
     return source, target
 
 
-def _reader(path: Path) -> Reader | None:
-    name = path.name.lower().removesuffix(".gz")
-    return READERS.get(Path(name).suffix)
+def read_texts(paths: Sequence[Path], *, documents: str = "file", field: str = "text") -> Iterator[Text]:
+    """The documents of some files, to the letter, as a stream; a long one in pieces of some 64 thousand characters.
+
+    `documents` says what parts the documents of a plain file: "file" (each file is one), "blank_lines" or "lines". Each
+    object of a .jsonl is one, under the key `field`.
+    """
+    if documents not in BORDERS:
+        raise InputError(f"unknown border of documents {documents!r}; {nearest(documents, BORDERS)}")
+
+    def read(path: Path) -> Iterator[Text]:
+        return _with_text(path, TEXTS.get(suffix(path), read_plain_text)(path, documents, field))
+
+    return _read({}, read, paths)
+
+
+def read_labelled(paths: Sequence[Path]) -> Iterator[Labelled]:
+    """The texts of some files with their labels, as a stream."""
+    return _read(LABELLED, read_labelled_records, paths)
+
+
+def read_labelled_pairs(paths: Sequence[Path]) -> Iterator[LabelledPair]:
+    """The pairs of texts of some files with their label or number, as a stream."""
+    return _read(LABELLED_PAIRS, read_labelled_pair_records, paths)
+
+
+def read_tagged(paths: Sequence[Path]) -> Iterator[Tagged]:
+    """The sentences of some files, each word with its tag, as a stream."""
+    return _read(TAGGED, read_conll, paths)
+
+
+def read_spans(paths: Sequence[Path]) -> Iterator[SpanQuestion]:
+    """The questions of some files whose answers are parts of a text."""
+    return _read(SPANS, read_squad, paths)
+
+
+def _read(
+    table: Mapping[str, Callable[[Path], Iterator[T]]], other: Callable[[Path], Iterator[T]], paths: Sequence[Path]
+) -> Iterator[T]:
+    """The examples of all files, one file after the other, each by the end of its name."""
+    if not paths:
+        raise InputError("no file was given; give one or more files")
+    _check_files(paths)
+    return chain.from_iterable(table.get(suffix(path), other)(path) for path in paths)
+
+
+def _with_text(path: Path, texts: Iterator[Text]) -> Iterator[Text]:
+    is_empty = True
+    for text in texts:
+        is_empty = is_empty and not text.text.strip()
+        yield text
+    if is_empty:
+        raise InputError(f"{path} has no text; give files with at least a word in each")
+
+
+def _check_files(paths: Sequence[Path]) -> None:
+    for path in paths:
+        check_file(path)
 
 
 def _expected() -> str:
-    return f"give two plain files (source, target), or files whose names end in {', '.join(READERS)}"
+    return f"give two plain files (source, target), or files whose names end in {', '.join(PAIRS)}"

@@ -18,10 +18,11 @@ class Sentence:
     heads: list[int]
     place: str  # file and line of its first word
     comments: dict[str, str] = field(default_factory=dict)  # of the lines "# key = value" that stand before it
+    tags: list[str] = field(default_factory=list)  # universal parts of speech
 
 
 def read_conllu(path: Path) -> Iterator[Sentence]:
-    """The sentences of a CoNLL-U file: columns FORM and HEAD of the lines whose ID is a plain number.
+    """The sentences of a CoNLL-U file: columns FORM, UPOS and HEAD of the lines whose ID is a plain number.
 
     Lines of joined words ("3-4 don't") and of empty nodes ("8.1") are no words of the basic tree and are left out.
     Whether the heads make a tree is for positions.tree to say.
@@ -42,8 +43,7 @@ def read_conllu(path: Path) -> Iterator[Sentence]:
 
 
 def _sentence(path: Path, lines: list[tuple[int, str]], comments: dict[str, str]) -> Sentence:
-    words: list[str] = []
-    heads: list[int] = []
+    words, heads, tags = list[str](), list[int](), list[str]()
     for number, line in lines:
         cells = line.split("\t")
         if len(cells) != COLUMNS:
@@ -61,7 +61,8 @@ def _sentence(path: Path, lines: list[tuple[int, str]], comments: dict[str, str]
                              "was expected; give a file with trees")  # fmt: skip
         words.append(cells[1])
         heads.append(int(cells[6]))
+        tags.append(cells[3])
     place = f"{path} line {lines[0][0]}"
     if not words:
         raise InputError(f"{place} begins a sentence that has no words; give each sentence at least one")
-    return Sentence(words, heads, place, comments)
+    return Sentence(words, heads, place, comments, tags)

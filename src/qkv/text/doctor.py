@@ -1,7 +1,5 @@
 """The data doctor: drops pairs that would harm training, by stated rules, and says what it dropped and why."""
 
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -9,9 +7,9 @@ from typing import NamedTuple
 
 from qkv.config import setting
 from qkv.errors import InputError
-from qkv.text.pair import Pair
+from qkv.text.examples import Pair
+from qkv.text.normalise import normalise
 
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 MAX_EXAMPLES = 3
 SHORT = 60  # characters of an example
 
@@ -87,15 +85,6 @@ class Report:
             "ratio": f"had one side more than {self.rules.max_ratio:g} times as long as the other",
             "duplicates": "repeated another pair exactly",
         }
-
-
-def normalise(text: str) -> str:
-    """NFC, with each run of white space and control characters (newlines too) as one space, and none at the ends."""
-    if not unicodedata.is_normalized("NFC", text):
-        text = unicodedata.normalize("NFC", text)
-    if not text.isprintable():
-        text = CONTROL.sub(" ", text)
-    return " ".join(text.split())
 
 
 def examine(pairs: Iterable[Pair], rules: Rules, report: Report, held_out: Container[str] = ()) -> Iterator[Pair]:

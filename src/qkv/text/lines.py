@@ -4,10 +4,12 @@ A line ends at a newline and nowhere else, so that line numbers agree with `wc -
 `splitlines` also breaks at form feeds, U+0085 and U+2028, which stand inside sentences of real corpora.
 """
 
+import codecs
 import gzip
 import io
 import zlib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,9 +21,14 @@ BLOCK = 1 << 18  # bytes; larger blocks were not faster
 def check_file(path: Path) -> None:
     """Refuse a path that cannot be read as a file. A pipe is fine, though training, which reads twice, refuses it."""
     if path.is_dir():
-        raise InputError(f"{str(path)!r} is a folder, not a file; give the path of a file with sentence pairs")
+        raise InputError(f"{str(path)!r} is a folder, not a file; give the path of a file")
     if not path.exists():
         raise InputError(f"there is no file {str(path)!r}; check the path")
+
+
+def suffix(path: Path) -> str:
+    """The end of a file's name, in small letters: ".tsv" for train.TSV.gz."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:
@@ -47,46 +54,45 @@ def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
     return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
 
 
+def read_characters(path: Path) -> Iterator[str]:
+    """The text of a UTF-8 file in blocks that end anywhere, without a byte order mark and with LF for CRLF."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    lines, column, held, is_first = 0, 0, "", True  # column: bytes of the line at hand that came in earlier blocks
+    for block in chain(read_blocks(path), [b""]):
+        try:
+            text = held + decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            column -= len(error.object) - len(block)  # a character that began in the block before
+            _refuse(path, error.object, error.start, lines, column, "is not UTF-8")
+        if b"\0" in block:
+            _refuse(path, block, block.index(b"\0"), lines, column, "is a NUL byte, which no text holds")
+        if is_first and text:
+            text, is_first = text.removeprefix("\ufeff"), False
+        held = "\r" if block and text.endswith("\r") else ""  # half of CRLF, maybe
+        if text := text.removesuffix(held).replace("\r\n", "\n"):
+            yield text
+        lines += block.count(b"\n")
+        column = len(block) - 1 - block.rfind(b"\n") if b"\n" in block else column + len(block)
+
+
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file without their ends (LF or CRLF) and without a byte order mark."""
-    done = 0
-    for data in _whole_lines(path):
-        lines = _decode(path, data, done).split("\n")
-        if done == 0:
-            lines[0] = lines[0].removeprefix("\ufeff")
-        if b"\r" in data:
-            lines = [line.removesuffix("\r") for line in lines]
-        done += len(lines)
-        yield from lines
-
-
-def _whole_lines(path: Path) -> Iterator[bytes]:
-    """Blocks cut at line ends; the newline at the cut is left out."""
-    held: list[bytes] = []  # the parts of a line that goes on in the next block
-    for block in read_blocks(path):
-        end = block.rfind(b"\n")
-        if end < 0:
-            held.append(block)
-            continue
-        yield b"".join([*held, block[:end]])
-        held = [block[end + 1 :]]
-    if last := b"".join(held):
+    held: list[str] = []  # the parts of a line that goes on in the next block
+    for text in read_characters(path):
+        first, *lines = text.split("\n")
+        held.append(first)
+        if lines:
+            yield "".join(held)
+            yield from lines[:-1]
+            held = lines[-1:]
+    if last := "".join(held).removesuffix("\r"):
         yield last
 
 
-def _decode(path: Path, data: bytes, done: int) -> str:
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        _refuse(path, data, error.start, done, "is not UTF-8")
-    if "\0" in text:
-        _refuse(path, data, data.index(b"\0"), done, "is a NUL byte, which no text holds")
-    return text
-
-
-def _refuse(path: Path, data: bytes, at: int, done: int, what: str) -> NoReturn:
-    line = done + data.count(b"\n", 0, at) + 1
-    byte = at - data.rfind(b"\n", 0, at)
-    packed = done == 0 and data.startswith(b"\x1f\x8b")
+def _refuse(path: Path, data: bytes, at: int, lines: int, column: int, what: str) -> NoReturn:
+    """`data` begins `column` bytes into the line that follows `lines` others."""
+    line = lines + data.count(b"\n", 0, at) + 1
+    byte = at - data.rfind(b"\n", 0, at) + (column if line == lines + 1 else 0)
+    packed = lines == 0 and data.startswith(b"\x1f\x8b")
     advice = "it is gzipped: let its name end in .gz" if packed else "save the file as UTF-8 text"
     raise InputError(f"{path} line {line}, byte {byte} (0x{data[at]:02x}) {what}; {advice}")

@@ -5,8 +5,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 from qkv.errors import InputError
+from qkv.text.examples import Pair
 from qkv.text.lines import read_lines
-from qkv.text.pair import Pair
 
 
 def read_plain(source: Path, target: Path) -> Iterator[Pair]:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from qkv.errors import InputError
+from qkv.text.examples import Pair
 from qkv.text.language import matches
 from qkv.text.lines import read_lines
-from qkv.text.pair import Pair
 
 
 class _Content(str):

@@ -2,31 +2,31 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from qkv.errors import InputError
+from qkv.text.examples import Pair
 from qkv.text.language import is_code, pick
 from qkv.text.lines import read_lines
-from qkv.text.pair import Pair
 
 Rows = Iterable[tuple[int, list[str]]]  # the line on which a row begins, and its cells
 
 
 def read_tsv(path: Path, source: str | None, target: str | None, skipped: Counter[str]) -> Iterator[Pair]:
-    return _pairs(path, _tsv_rows(path), source, target, skipped)
+    return _pairs(path, tsv_rows(path), source, target, skipped)
 
 
 def read_csv(path: Path, source: str | None, target: str | None, skipped: Counter[str]) -> Iterator[Pair]:
-    return _pairs(path, _csv_rows(path), source, target, skipped)
+    return _pairs(path, csv_rows(path), source, target, skipped)
 
 
 def tsv_languages(path: Path, source: str | None, target: str | None) -> tuple[str, str] | None:
-    return _languages(path, _tsv_rows(path), source, target)
+    return _languages(path, tsv_rows(path), source, target)
 
 
 def csv_languages(path: Path, source: str | None, target: str | None) -> tuple[str, str] | None:
-    return _languages(path, _csv_rows(path), source, target)
+    return _languages(path, csv_rows(path), source, target)
 
 
 def _languages(path: Path, rows: Rows, source: str | None, target: str | None) -> tuple[str, str] | None:
@@ -37,11 +37,11 @@ def _languages(path: Path, rows: Rows, source: str | None, target: str | None) -
     return codes if all(map(is_code, codes)) else None
 
 
-def _tsv_rows(path: Path) -> Rows:
+def tsv_rows(path: Path) -> Rows:
     return ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
 
 
-def _csv_rows(path: Path) -> Rows:
+def csv_rows(path: Path) -> Rows:
     reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
     begin = 1
     try:
@@ -53,6 +53,13 @@ def _csv_rows(path: Path) -> Rows:
             f"{path} line {begin} is not sound CSV ({error}); put quotes around cells that hold quotes, commas or "
             f'line ends, and write a quote inside a cell as ""'
         ) from None
+
+
+def find_columns(cells: Sequence[str], *names: Sequence[str]) -> list[int] | None:
+    """The column of each name, in upper or lower case, if a first row has them all; of several names, the first."""
+    lower = [cell.strip().lower() for cell in cells]
+    found = [next((lower.index(one) for one in several if one in lower), None) for several in names]
+    return None if None in found else [column for column in found if column is not None]
 
 
 def _pairs(path: Path, rows: Rows, source: str | None, target: str | None, skipped: Counter[str]) -> Iterator[Pair]:
@@ -77,14 +84,13 @@ def _pairs(path: Path, rows: Rows, source: str | None, target: str | None, skipp
 def _header(path: Path, cells: list[str], source: str | None, target: str | None) -> tuple[int, int] | None:
     """The source's and the target's column, if the first row names languages."""
     names = tuple(cell.strip() for cell in cells)
-    lower = [name.lower() for name in names]
-    if "source" in lower and "target" in lower:
-        return lower.index("source"), lower.index("target")
+    if columns := find_columns(cells, ["source"], ["target"]):
+        return columns[0], columns[1]
     if source and target:
         src, tgt = pick(names, source), pick(names, target)
         if src is not None and tgt is not None and src != tgt:
             return names.index(src), names.index(tgt)
-    if len(names) == 1 or len(set(lower)) < len(names) or not all(map(is_code, names)):
+    if len(names) == 1 or len({name.lower() for name in names}) < len(names) or not all(map(is_code, names)):
         return None
     if len(names) == 2 and not (source and target):
         named = pick(names, source or target or names[0])

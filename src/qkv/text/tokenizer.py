@@ -1,98 +1,157 @@
-"""The tokenizer: text -> ids of sub-words -> the same text, for any Unicode text.
+"""The tokenizer: text -> ids -> text, by a trained vocabulary of one of several kinds.
 
-It is the `tokenizers` library with one fixed frame around a trained model. A space stays inside its token (" the"),
-and a character that training never saw becomes its UTF-8 bytes, so nothing is lost and nothing is ever unknown. The
-special tokens are entries of the vocabulary and are never read out of text: a typed "</s>" is four plain characters.
+It is the `tokenizers` library with a fixed frame around a trained model, see kinds.py. The special tokens are entries
+of the vocabulary and are never read out of text unless that is asked for: a typed "</s>" is four plain characters.
 """
 
 import hashlib
 import json
-import tempfile
-import unicodedata
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import tokenizers
-from tokenizers import models, trainers
 
-from qkv.errors import InputError, nearest
+from qkv.config import build
+from qkv.errors import InputError
 from qkv.files import write_text
+from qkv.text.growing import grow
+from qkv.text.kinds import (
+    BOS,
+    BPE,
+    EOS,
+    PAD,
+    RESERVED,
+    SPECIALS,
+    TOKENIZERS,
+    UNK,
+    ByteBPE,
+    Kind,
+    kind_of,
+    named_specials,
+)
+from qkv.text.normalise import check_unicode
 
-PAD, BOS, EOS, UNK = range(4)
-SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
-BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # the spelling that the library's byte fallback looks for
-RESERVED = SPECIALS + BYTES
+__all__ = ["BOS", "EOS", "PAD", "RESERVED", "SPECIALS", "TOKENIZERS", "UNK", "Tokenizer"]
 
-# Each alternative is one kind of character, so no piece can spell "<s>" or "<0x41>". None of them can
-# backtrack: the time is linear in the text.
-PATTERN = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+"
-LONGEST_PIECE = 16  # characters; SentencePiece's max_sentencepiece_length
-
-FRAME: dict[str, Any] = {
-    "version": "1.0",
-    "truncation": None,
-    "padding": None,
-    "added_tokens": [],
-    "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Prepend", "prepend": " "}]},
-    "pre_tokenizer": {"type": "Split", "pattern": {"Regex": PATTERN}, "behavior": "Isolated", "invert": False},
-    "post_processor": None,
-    "decoder": {
-        "type": "Sequence",
-        "decoders": [
-            {"type": "ByteFallback"},
-            {"type": "Fuse"},
-            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-        ],
-    },
-}
-
-Model = dict[str, Any]  # the "model" part of a tokenizer.json
+# No token that is learned can be spelled so: every kind parts letters from brackets.
+SPECIAL = re.compile(r"<[^\s<>]*[^\W_][^\s<>]*>|\[[^\s\[\]]*[^\W_][^\s\[\]]*\]")
 SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
 
 class Tokenizer:
-    """Text <-> ids. The vocabulary is four special tokens, 256 bytes, then what was learned."""
+    """Text <-> ids. The vocabulary is four special tokens and mostly 256 bytes, then specials with names of their own,
+    then what was learned."""
 
-    def __init__(self, text: str) -> None:
-        """`text` is the content of a tokenizer.json that this class wrote."""
+    def __init__(self, text: str, kind: Kind | None = None) -> None:
+        """`text` is the content of a tokenizer.json; `kind` is None if others wrote it (see convert.foreign)."""
         self._text = text
+        self.kind = kind
         self._rust = tokenizers.Tokenizer.from_str(text)
+        self._rust.encode_special_tokens = kind is not None  # as plain text: "<mask>" is typed by somebody
         self._size: int = self._rust.get_vocab_size()
+        added = self._rust.get_added_tokens_decoder() if kind else {}
+        self._named = {token.content: number for number, token in added.items()}
+        self._silent = {PAD, BOS, EOS, *self._named.values()}
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], *, kind: str = "bpe", vocab_size: int = 8000, alphabet: Iterable[str] = ()
+        cls,
+        texts: Iterable[str],
+        *,
+        kind: str = "bpe",
+        vocab_size: int = 8000,
+        alphabet: Iterable[str] = (),
+        specials: Sequence[str] = (),
     ) -> "Tokenizer":
         """Learn at most `vocab_size` tokens (all of them counted) from `texts`, which are read once.
 
-        The characters of `alphabet` get a token each even if the texts lack them. The same texts give the same
-        tokenizer, to the byte.
+        `kind` is a name of TOKENIZERS, as "bpe" or "wordpiece(lowercase=False)". The characters of `alphabet` get a
+        token each even if the texts lack them. `specials` are names like "<mask>" or "[SEP]", whose ids follow the
+        reserved ones. The same texts give the same tokenizer, to the byte.
         """
-        if kind not in TOKENIZERS:
-            raise InputError(f"unknown tokenizer {kind!r}; {nearest(kind, TOKENIZERS)}")
+        chosen = build(TOKENIZERS, kind)
         wanted = sorted(set(alphabet))
         if any(len(letter) != 1 for letter in wanted):
             raise InputError(f"the alphabet {wanted!r} has an entry that is not one character; give single characters")
-        room = vocab_size - len(RESERVED)
+        for name in specials:
+            if not SPECIAL.fullmatch(name) or [*chosen.reserved, *specials].count(name) > 1:
+                raise InputError(f"{name!r} cannot name a special token; give different names like <mask> or [MASK]")
+        reserved = [*chosen.reserved, *specials]
+        room = vocab_size - len(reserved)
         if room < len(wanted) + 2:
             raise InputError(
-                f"vocab_size={vocab_size} is too small: {len(RESERVED)} ids are reserved and the alphabet takes "
-                f"{len(wanted)}; ask for {len(RESERVED) + len(wanted) + 2} or more"
+                f"vocab_size={vocab_size} is too small: {len(reserved)} ids are reserved and the alphabet takes "
+                f"{len(wanted)}; ask for {len(reserved) + len(wanted) + 2} or more"
             )
-        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as spool:
-            rare = _spool(texts, spool, wanted, room // 2)
-            model = TOKENIZERS[kind](_unspool(spool, rare), room, wanted)
-        return cls(json.dumps({**FRAME, "model": model}, ensure_ascii=False, separators=(",", ":")))
+        model = chosen.learn(texts, reserved, room, wanted)
+        tree = {**chosen.frame, "added_tokens": named_specials(specials, len(chosen.reserved)), "model": model}
+        return cls(json.dumps(tree, ensure_ascii=False, separators=(",", ":")), chosen)
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text, with no special token around them."""
-        return self.encode_batch([text])[0]
+    def grow(self, texts: Iterable[str], size: int) -> "Tokenizer":
+        """A tokenizer with at most `size` tokens: those of the new texts are added to the old ones, which stay."""
+        if not isinstance(self.kind, BPE | ByteBPE):
+            raise InputError("only a vocabulary of the kind bpe or byte_bpe can grow; train a new one for these texts")
+        if size <= len(self):
+            raise InputError(f"the vocabulary has {len(self)} tokens and cannot grow to {size}; ask for more")
+        tree = grow(json.loads(self._text), self.kind, map(self.kind.compose, texts), size)
+        return type(self)(json.dumps(tree, ensure_ascii=False, separators=(",", ":")), self.kind)
+
+    @property
+    def specials(self) -> dict[str, int]:
+        """The ids of the special tokens by name: the four that every vocabulary has, then those named in training."""
+        return {name: number for number, name in enumerate(SPECIALS)} | self._named
+
+    def special(self, name: str) -> int:
+        """The id of a special token."""
+        if name not in self.specials:
+            raise InputError(
+                f"this vocabulary has no {name}, only {', '.join(self.specials)}; train one with it among its specials"
+            )
+        return self.specials[name]
+
+    def encode(self, text: str, *, specials: bool = False) -> list[int]:
+        """The ids of a text, with no special token around them.
+
+        With `specials`, the name of a special that was given in training is read as that token, and takes with it the
+        space before it: "A <mask> dog" has the ids of "A dog" and, between them, that of <mask>.
+        """
+        if not specials or not self._named or not self.kind:
+            return self.encode_batch([text])[0]
+        names = "|".join(map(re.escape, self._named))
+        space = " ?" if self.kind.has_words else ""
+        parts = re.split(f"{space}({names})", self.kind.prefix + self.kind.compose(text))
+        rows = [encoding.ids for encoding in self._inside.encode_batch_fast(parts[::2], add_special_tokens=False)]
+        found = rows[0]
+        for name, row in zip(parts[1::2], rows[1:], strict=True):
+            found += [self._named[name], *row]
+        return found
+
+    @cached_property
+    def _inside(self) -> tokenizers.Tokenizer:
+        """The tokenizer of a part of a text, before which nothing is put."""
+        if not self.kind or not self.kind.prefix:
+            return self._rust
+        return tokenizers.Tokenizer.from_str(json.dumps({**json.loads(self._text), "normalizer": None}))
+
+    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+        """The ids of words, each taken by itself, and for each id the number of its word. Every word has an id."""
+        space = " " if self.kind and not self.kind.prefix else ""  # before a word inside a text
+        rows = self.encode_batch([f"{space if i else ''}{word}" for i, word in enumerate(words)])
+        rows = [row or [UNK] for row in rows]
+        return [number for row in rows for number in row], [i for i, row in enumerate(rows) for _ in row]
+
+    def encode_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of a text, and for each where it begins and ends in the text, spaces before a word left out."""
+        ids, spans = self.encode(text), self._rust.encode(text, add_special_tokens=False).offsets
+        if len(ids) != len(spans):  # in scripts that the library's older Unicode does not compose
+            spans = self._rust.encode(self.kind.compose(text) if self.kind else text).offsets
+        spaces = [len(text[start:end]) - len(text[start:end].lstrip()) for start, end in spans]
+        return ids, [(min(start + space, end), end) for (start, end), space in zip(spans, spaces, strict=True)]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        # The library's own NFC follows an older Unicode, so that it leaves newer scripts as they are.
-        composed = [unicodedata.normalize("NFC", text) for text in texts]
+        composed = [self.kind.compose(text) for text in texts] if self.kind else list(texts)
         try:
             return [encoding.ids for encoding in self._rust.encode_batch_fast(composed, add_special_tokens=False)]
         except (TypeError, UnicodeEncodeError):
@@ -101,20 +160,21 @@ class Tokenizer:
             raise
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of some ids; padding, beginning and end are skipped."""
+        """The text of some ids; special tokens are left out, but for <unk>, which stands for a word."""
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         for ids in rows:
             self._check(ids)
-        kept = [[number for number in ids if number > EOS] for ids in rows]
+        kept = [[number for number in ids if number not in self._silent] for ids in rows]
         texts: list[str] = self._rust.decode_batch(kept, skip_special_tokens=False)
         return texts
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """What a person reads for each id: a space is shown as ▁, and what cannot be printed is escaped."""
         self._check(ids)
-        return [_visible(str(self._rust.id_to_token(number))) for number in ids]
+        tokens = [str(self._rust.id_to_token(number)) for number in ids]
+        return [_visible(self.kind.spell(token) if self.kind else token) for token in tokens]
 
     def vocabulary(self) -> list[str]:
         """The token of each id, as tokenizer.json spells it."""
@@ -148,10 +208,11 @@ class Tokenizer:
             raise InputError(f"cannot read the tokenizer {path}: {error.strerror}; give a tokenizer.json") from None
         except (ValueError, RecursionError):
             raise InputError(f"{path} is damaged: it is not JSON text; copy it again or train anew") from None
-        if not _is_ours(tree):
+        kind = kind_of(tree)
+        if kind is None:
             raise InputError(f"{path} is not a tokenizer that qkv trained; train one on your own texts")
         try:
-            return cls(text)
+            return cls(text, kind)
         except Exception as error:  # the library raises bare Exception
             raise InputError(f"{path} is damaged: {error}; copy it again or train anew") from None
 
@@ -161,100 +222,6 @@ class Tokenizer:
                 f"ids from {min(ids)} to {max(ids)} do not fit a vocabulary of {self._size}; "
                 "use the tokenizer that belongs to the model"
             )
-
-
-def check_unicode(text: str) -> None:
-    """Refuse half of a surrogate pair, which a Python string can hold and no file can."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"character {error.start + 1} of {text[:40]!r} is half a surrogate pair, not a Unicode character; "
-            "read the text as UTF-8"
-        ) from None
-
-
-def _spool(texts: Iterable[str], spool: Any, wanted: list[str], most: int) -> str:
-    """Copy the texts to a file, so that they can be read twice, and return the characters that are left to the bytes.
-
-    At most `most` characters get a token, the frequent ones: half of the room stays for longer pieces.
-    """
-    counts: Counter[str] = Counter()
-    for text in texts:
-        check_unicode(text)
-        text = unicodedata.normalize("NFC", text)
-        counts.update(text)
-        spool.write(json.dumps(text, ensure_ascii=False) + "\n")
-    if not counts:
-        raise InputError("there is no text to train a tokenizer on; give at least one sentence")
-    counts.update(dict.fromkeys(wanted, sum(counts.values())))
-    ranked = sorted(counts, key=lambda letter: (-counts[letter], letter))
-    return "".join(ranked[max(most, len(wanted)) :])
-
-
-def _unspool(spool: Any, rare: str) -> Iterator[str]:
-    spool.seek(0)
-    without = dict.fromkeys(map(ord, rare))
-    for line in spool:
-        yield json.loads(line).translate(without)
-
-
-def _learn(model: models.Model, trainer: trainers.Trainer, texts: Iterator[str]) -> Model:
-    tokenizer = tokenizers.Tokenizer.from_str(
-        json.dumps({**FRAME, "model": {"type": "BPE", "vocab": {}, "merges": []}})
-    )
-    tokenizer.model = model
-    tokenizer.train_from_iterator(texts, trainer)
-    learned: Model = json.loads(tokenizer.to_str())["model"]
-    return learned
-
-
-def _bpe(texts: Iterator[str], room: int, alphabet: list[str]) -> Model:
-    """Byte-pair encoding (Sennrich et al. 2016, section 3.2): merge the most frequent pair, again and again."""
-    trainer = trainers.BpeTrainer(
-        vocab_size=room,
-        show_progress=False,
-        initial_alphabet=alphabet,
-        max_token_length=LONGEST_PIECE,
-    )
-    learned = _learn(models.BPE(), trainer, texts)
-    pieces = sorted(learned["vocab"], key=learned["vocab"].__getitem__)
-    vocab = {piece: number for number, piece in enumerate(RESERVED + pieces)}
-    return {**learned, "unk_token": SPECIALS[UNK], "byte_fallback": True, "vocab": vocab}
-
-
-def _unigram(texts: Iterator[str], room: int, alphabet: list[str]) -> Model:
-    """Unigram language model (Kudo 2018, section 3.2): of many candidates, keep those that explain the text best."""
-    trainer = trainers.UnigramTrainer(
-        vocab_size=room,
-        show_progress=False,
-        initial_alphabet=alphabet,
-        special_tokens=[],
-        max_piece_length=LONGEST_PIECE,
-    )
-    scores = dict(_learn(models.Unigram(), trainer, texts)["vocab"])
-    # The library adds its float sums in the order of a hash table, and spaces the rarest characters 0.0001 apart in
-    # that order too. Rounding, and one score for those characters, make every run the same.
-    lowest = min(scores.values())
-    near = lowest + 0.0001 * (1 + sum(len(piece) == 1 for piece in scores))
-    scores = {
-        piece: round(lowest if len(piece) == 1 and score <= near else score, 4) for piece, score in scores.items()
-    }
-    learned = sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))
-    vocab = [[piece, 0.0] for piece in RESERVED] + [[piece, score] for piece, score in learned]
-    return {"type": "Unigram", "unk_id": UNK, "vocab": vocab, "byte_fallback": True}
-
-
-TOKENIZERS: dict[str, Callable[[Iterator[str], int, list[str]], Model]] = {"bpe": _bpe, "unigram": _unigram}
-
-
-def _is_ours(tree: Any) -> bool:
-    try:
-        vocab = tree["model"]["vocab"]
-        first = list(vocab if isinstance(vocab, dict) else dict(vocab[: len(RESERVED)]))[: len(RESERVED)]
-        return first == RESERVED and {key: tree[key] for key in tree if key != "model"} == FRAME
-    except (TypeError, ValueError, LookupError):
-        return False
 
 
 def _visible(piece: str) -> str:

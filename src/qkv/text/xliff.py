@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qkv.errors import InputError
+from qkv.text.examples import Pair
 from qkv.text.language import matches
 from qkv.text.markup import forget, name_of, read_elements, text_of
-from qkv.text.pair import Pair
 
 if TYPE_CHECKING:
     from lxml import etree

@@ -1,7 +1,7 @@
-"""The loop, schedules, averaging, checkpoints; and `train`, a whole run."""
+"""The loop, schedules, averaging, checkpoints; and `train`, a whole run of any task."""
 
 from qkv.training.run import Trained, train
 from qkv.training.schedules import SCHEDULES
-from qkv.training.settings import DataConfig, Settings, TrainingConfig
+from qkv.training.settings import Settings, TrainingConfig
 
-__all__ = ["SCHEDULES", "DataConfig", "Settings", "Trained", "TrainingConfig", "train"]
+__all__ = ["SCHEDULES", "Settings", "Trained", "TrainingConfig", "train"]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from qkv.errors import InputError
 from qkv.files import remove, replacing, write_json
-from qkv.folder import load_weights, save_weights
+from qkv.folder import RunFolder, load_weights, save_weights
 
 PROOF = "training.json"  # written last; it names every other file and its digest
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # ways in which a disk has no room
@@ -106,7 +106,7 @@ def explained(out: Path) -> Iterator[None]:
     except (OSError, SafetensorError) as error:
         told = re.search(r"os error (\d+)", str(error))  # safetensors tells the number in its text only
         number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
-        saved = existing(out / "training" / "checkpoints")
+        saved = existing(RunFolder(out).checkpoints)
         safe = f"the checkpoint of step {int(saved[-1].name[5:13])} is whole; " if saved else ""
         cure = "free some space" if number in FULL else "put that right"
         raise InputError(

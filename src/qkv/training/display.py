@@ -10,6 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from qkv.evaluation import in_words
+
+SHOWN = ("loss", "perplexity", "bleu", "accuracy")  # of all figures of a validation
 SLOW = 15.0  # seconds between lines where no live line can be shown (a file, a pipe, CI)
 
 
@@ -75,9 +78,7 @@ class Display:
         )
 
     def validated(self, event: dict[str, Any]) -> None:
-        known = (("perplexity", "perplexity {:.2f}"), ("bleu", "BLEU {:.2f}"), ("accuracy", "accuracy {:.2%}"))
-        named = [form.format(event[name]) for name, form in known if name in event]
-        figures = ", ".join([f"loss {event['loss']:.3f}", *named])
+        figures = in_words({name: event[name] for name in SHOWN if name in event})
         self.validation = f" | valid: {figures}"
         best = " (best)" if event["best"] else ""
         self.say(f"epoch {event['epoch']:.2f}, step {event['step']:,}: validation {figures}{best}")

@@ -8,6 +8,7 @@ from typing import Any
 
 from qkv.errors import InputError
 from qkv.files import write_text
+from qkv.folder import RunFolder
 from qkv.look import draw_curves
 
 EVERY = 1.0  # seconds of training that one line stands for
@@ -16,8 +17,8 @@ EVERY = 1.0  # seconds of training that one line stands for
 class Log:
     """training/log.jsonl; training steps are summed up, everything else is a line of its own."""
 
-    def __init__(self, folder: Path, from_step: int) -> None:
-        self.path, self.picture = folder / "log.jsonl", folder / "curves.png"
+    def __init__(self, folder: RunFolder, from_step: int) -> None:
+        self.path, self.picture = folder.log, folder.curves
         self.best: dict[str, float] = {}  # the figures of the best validation
         if self.path.exists():  # a killed run may have logged more than it saved
             kept = [line for line in self.path.read_text(encoding="utf-8").splitlines() if step_of(line) <= from_step]
@@ -25,7 +26,7 @@ class Log:
             for line in kept:
                 self.remember(json.loads(line))
         self.file = self.path.open("a", encoding="utf-8")
-        self.board = tensorboard(folder)
+        self.board = tensorboard(folder.place)
         self.waiting: list[dict[str, Any]] = []
         self.since = self.drawn = time.monotonic()
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from qkv.layers import Embedding, Vocabulary
 from qkv.positions import Position
+from qkv.training.groups import parameter_groups
 from qkv.training.settings import TrainingConfig
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a quintic, steep at 0: five rounds bring singular values near 1
@@ -21,16 +22,14 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """The optimiser that the settings name, over all of a model's parameters."""
     settings: dict[str, Any] = {
-        "lr": c.learning_rate, "betas": (c.beta1, c.beta2), "eps": c.epsilon, "weight_decay": c.weight_decay,
-        "fused": device.type in ("cpu", "cuda"),
+        "lr": c.learning_rate, "betas": (c.beta1, c.beta2), "eps": c.epsilon, "fused": device.type in ("cpu", "cuda"),
     }  # fmt: skip
     if c.optimizer == "muon":
-        inner = matrices(model)
-        rest = [parameter for parameter in model.parameters() if all(parameter is not each for each in inner)]
-        groups: list[dict[str, Any]] = [{"params": inner, "orthogonal": precision}, {"params": rest}]
-        return Muon(groups, **settings)
+        inner = set(map(id, matrices(model)))
+        groups = parameter_groups(model, c, lambda parameter: id(parameter) in inner)
+        return Muon([{**g, "orthogonal": precision} if g["kind"] else g for g in groups], **settings)
     kind = torch.optim.Adam if c.optimizer == "adam" else torch.optim.AdamW
-    return kind(model.parameters(), **settings)
+    return kind(parameter_groups(model, c, lambda _: False), **settings)
 
 
 def matrices(model: nn.Module) -> list[nn.Parameter]:

@@ -1,121 +1,321 @@
-"""A whole training run, from files of pairs to a model folder: what `qkv train` and `qkv.train` do."""
+"""A whole training run of any task, from files to a model folder: what `qkv train` and `qkv.train` do."""
 
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from qkv.config import Tree, merge
-from qkv.data import Batches, Corpus
-from qkv.errors import InputError
-from qkv.files import write_text
-from qkv.models import MODELS
-from qkv.text import languages
-from qkv.text.tokenizer import Tokenizer
-from qkv.training import checkpoint, prepare
-from qkv.training.choose import Corpus as Known
-from qkv.training.choose import choose
-from qkv.training.course import Course, Trained, Work, alone_in, asked_for, check_out
-from qkv.training.device import choose_device
-from qkv.training.display import Display
-from qkv.training.judge import Judge
-from qkv.training.settings import Settings, check, complete, paths
-from qkv.training.toml import to_toml
+import tomli_w
+import torch
 
-__all__ = ["Run", "Trained", "check_out", "train"]
+from qkv import folder
+from qkv.config import Tree, merge, read_toml, to_tree
+from qkv.errors import InputError
+from qkv.files import alone, remove, write_json, write_text
+from qkv.folder import Loaded, RunFolder
+from qkv.models import MODELS, Model
+from qkv.tasks import TASKS, Corpus, Task
+from qkv.tasks.corpus import MEMORY, Part, digest
+from qkv.training import checkpoint, prepare
+from qkv.training.display import Display
+from qkv.training.log import Log
+from qkv.training.recipes import find
+from qkv.training.settings import (
+    Settings,
+    check,
+    complete,
+    modern,
+    named_objective,
+    paths,
+    spelled_out,
+    task_for,
+    task_of,
+)
+from qkv.training.telling import Teller
+from qkv.training.trainer import Hooks, Trainer
+
+# What may change when a run goes on: when it stops and what it runs on, never what it computes.
+FREE = {
+    "steps",
+    "epochs",
+    "minutes",
+    "patience",
+    "bleu_sentences",
+    "checkpoint_minutes",
+    "checkpoint_steps",
+    "keep",
+    "threads",
+}
+FITTED = ("vocab_size", "n_classes", "sentence_ends")  # settings of a model that follow from its data
+ASIDE = ".training.old.part"  # where an old run goes while it is removed
+HEADER = "# The complete settings of this run; `qkv train --recipe` takes this file.\n"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run came to."""
+
+    out: Path
+    stopped: str  # why
+    steps: int
+    epochs: float
+    minutes: float
+    best: dict[str, float]  # the figures of the validation whose weights are kept
 
 
 def train(
-    *files: str | Path, source: str = "", target: str = "", out: str | Path = "model",
-    valid: Sequence[str | Path] = (), test: Sequence[str | Path] = (), recipe: str | Path | None = None,
+    *files: str | Path, task: str = "", start: str | Path | None = None, out: str | Path = "model",
+    valid: Sequence[str | Path] | Iterable[Any] = (), test: Sequence[str | Path] = (), recipe: str | Path | None = None,
     restart: bool = False, quiet: bool = False, **settings: Any,
 ) -> Trained:  # fmt: skip
-    """Train a translator on files of sentence pairs; the same call again goes on where it stopped.
+    """Train a model of a task on files, or on examples in memory; the same call again goes on where it stopped.
 
     >>> qkv.train("pairs.tmx", source="en", target="de", out="model", training={"minutes": 30}, model={"d_model": 256})
+    >>> qkv.train(pairs=[("Two dogs.", "Zwei Hunde."), ...], out="model")
+    >>> qkv.train("train.tsv", task="classify", valid=["valid.tsv"], start="lm", out="critic")
 
-    `settings` are trees of the sections data, model, objective and training, as in a recipe.
+    `settings` are trees of the sections data, model, objective and training, as in a recipe; or examples under the name
+    of their shape (pairs, texts, labelled ..): lists, generators, anything iterable.
     """
-    languages = {name: value for name, value in (("source", source), ("target", target)) if value}
-    asked = asked_for(files, valid, test, recipe, {**languages, **settings})
-    where = str(recipe) if recipe else "settings"
-    check(asked, where)
+    shapes = {kind.shape: name for name, kind in TASKS.items()}
+    memory: dict[str, Part] = {}
+    for shape in shapes.keys() & settings.keys():
+        memory["train"], task = settings.pop(shape), task or shapes[shape]
+        if not is_files(valid):
+            memory["valid"], valid = valid, ()
+    named = {name: str(value) for name, value in (("task", task), ("start", start)) if value}
+    asked = asked_for(files, list(valid), test, recipe, {**settings, **named})
+    where, display = str(recipe) if recipe else "settings", Display(quiet)
+    if "task" not in asked and not RunFolder(Path(out)).recipe.exists() and asked.get("train"):
+        asked["task"], why = task_for(paths(asked["train"]), asked)
+        display.say(why) if why else None
     with alone_in(Path(out)):
-        return Run(Path(out), asked, Display(quiet), restart, where).go()
+        return Run(Path(out), asked, display, restart=restart, where=where, memory=memory).go()
 
 
-class Run(Course):
-    """A translator's run: pairs are examined, encoded and written to shards, which need no memory to read."""
+def is_files(given: Iterable[Any]) -> bool:
+    return isinstance(given, Sequence) and all(isinstance(one, str | Path) for one in given)
 
-    def complete(self, tree: Tree, where: str) -> Settings:
-        return complete(tree, where)
 
-    def work(self, settings: Settings, tokenizer: Tokenizer) -> Work:
-        train, valid = (Corpus.open(self.place / "data" / name, tokenizer.fingerprint) for name in ("train", "valid"))
-        longest = max(int(train.lengths(shard)[:, 0].max(initial=0)) for shard in range(train.shards))
-        direction = f"{settings.source or 'source'} -> {settings.target or 'target'}"
-        return Work(
-            Batches(train, settings.data.batch_tokens, settings.data.seed),
-            Judge(settings, tokenizer, valid),
-            {"source": settings.source, "target": settings.target, "longest_source": longest},
-            f"{direction}: {len(train):,} pairs to train on, {len(valid):,} to validate",
+def asked_for(
+    train: Sequence[str | Path], valid: Sequence[str | Path], test: Sequence[str | Path], recipe: str | Path | None,
+    settings: Tree,
+) -> Tree:  # fmt: skip
+    """What a person asks for: the recipe's settings, and laid over them what is given beside it."""
+    lists = (("train", train), ("valid", valid), ("test", test))
+    given = {name: [str(path) for path in several] for name, several in lists if several}
+    written = read_toml(find(recipe)) if recipe else {}
+    written.pop("vary", None)  # the rows of a comparison are not of one run
+    written.pop("files", None)  # the digests in an older run's own recipe.toml are of that run, not settings
+    if isinstance(settings.get("objective"), Mapping) and isinstance(written.get("objective"), str):
+        settings = modern({**written, **settings}, str(recipe), written["objective"]) | {}
+    return merge(written, given, settings)
+
+
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """Only one run at a time writes to a folder."""
+    check_out(out)
+    taken = f"another qkv is training into {out}; wait for it, or give a new --out"
+    with ExitStack() as stack:
+        with checkpoint.explained(out):
+            stack.enter_context(alone(out / "training.lock", taken))
+        yield
+
+
+def check_out(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; give --out the name of a new folder")
+
+
+class Run:
+    """The steps of a run in their order; state is in the folder, so that any step may be the last."""
+
+    def __init__(
+        self, out: Path, asked: Tree, display: Display, *, restart: bool, where: str, memory: Mapping[str, Part]
+    ) -> None:
+        self.out, self.asked, self.display, self.say, self.where = out, dict(asked), display, display.say, where
+        self.folder, self.memory = RunFolder(out), memory
+        self.start: Loaded | None = None  # the model to begin with
+        self.goes_on = self.folder.recipe.exists() and not restart
+        if not self.folder.recipe.exists():
+            if checkpoint.existing(self.folder.checkpoints):  # they would be taken for those of the new run
+                raise InputError(
+                    f"{self.folder.place} has checkpoints but no recipe.toml; remove it, or give a new --out"
+                )
+            if (out / "config.json").exists() and not restart:
+                raise InputError(f"{out} already holds a model; give a new --out, or --restart to replace it")
+        for pattern in (".*.json.*.part", ".*.safetensors.*.part", ASIDE, "training/.*.part", "training/data/.*.part"):
+            for left in out.glob(pattern):  # half-written, or half-removed, by a run that was killed
+                remove(left)
+
+    def go(self) -> Trained:
+        settings, corpus, model = self.resumed() if self.goes_on else self.prepared()
+        task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
+        loaded = Loaded(model, corpus.tokenizer, task.about(corpus))
+        objective, batches = named_objective(settings.objective, self.where), task.stream(corpus.train)
+        valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
+        teller = Teller(self.display, self.folder, task, settings)
+        hooks = Hooks(
+            lambda model: {**task.measure(model, objective, valid), **judge()},
+            lambda model, path: folder.save(path, model, corpus.tokenizer, loaded.about),
+            teller.event,
+            self.out,
         )
+        trainer = Trainer(model, objective, batches, settings.training, hooks, settings.data.seed)
+        went_on = trainer.resume()
+        teller.announce(trainer, task.counted(corpus, batches), went_on)
+        with checkpoint.explained(self.out):
+            teller.log = Log(self.folder, trainer.now.step)
+            try:
+                with self.display.training():
+                    stopped = trainer.run()
+            finally:
+                teller.log.close()
+            teller.summary(stopped)
+        now = trainer.now
+        return Trained(self.out, stopped, now.step, trainer.epoch(), now.seconds / 60, teller.log.best)
 
-    def prepared(self) -> Settings:
+    # -- a new run -----------------------------------------------------------------------------------------------
+
+    def prepared(self) -> tuple[Settings, Corpus, Model]:
         """Read, examine and encode the files; choose what was not given; write down the settings."""
-        if not self.asked.get("train"):
-            raise InputError("no file was given; for example: qkv train pairs.tmx --from en --to de")
-        # Sizes follow the corpus; until it is read, the smallest stand for them, which divide all others.
-        partial = complete(merge({"model": {"preset": "tiny"}}, self.asked), self.where)
-        train, valid, test = (paths(several) for several in (partial.train, partial.valid, partial.test))
-        found = languages(train, partial.source or None, partial.target or None)
-        names = {"source": found[0] or "", "target": found[1] or ""}
-        source = prepare.Source(train, valid, test, names["source"], names["target"], partial.data.doctor)
-        with self.display.counting("reading", None) as tick:
-            survey = source.survey(tick)
-        self.tell_findings(survey)
-        device = choose_device(partial.training.device)
-        chosen = choose(Known(survey.report.kept, survey.characters), device, partial.training)
-        known = ["preset", *(field.name for field in fields(partial.model))]
-        chosen["model"] = {key: value for key, value in chosen["model"].items() if key in known}
-        tree = merge(chosen, self.asked, names)
-        settings = complete(tree, self.where)
-        MODELS[settings.architecture](settings.model)  # what cannot be built is refused before anything is written
-        tokenizer = prepare.learn_tokenizer(settings.data, survey.sample)
-        tree = merge(tree, {"model": self.fitting(settings, tokenizer)})
-        settings = complete(tree, self.where)
-        with checkpoint.explained(self.out), self.display.counting("encoding", survey.report.kept) as tick:
+        asked = modern(self.asked, self.where)
+        if not asked.get("train") and not self.memory and not asked.get("corpus"):
+            kind = task_of(asked, self.where)
+            raise InputError(f"no file was given; {kind.name} learns from {kind.files}")
+        asked = self.started(asked)
+        check(asked, self.where)
+        if asked.get("corpus"):
+            return self.with_corpus(asked, Corpus.open(Path(asked["corpus"])))
+        survey = prepare.read(asked, self.memory, self.out, self.display, self.where)
+        tree = prepare.chosen(asked, survey, self.where)
+        task = prepare.task(tree, self.where)
+        tokenizer = prepare.learn_tokenizer(task.data, survey.sample, self.start.tokenizer if self.start else None)
+        facts = task.facts(survey, tokenizer)
+        settings = self.fitted(task, tree, tokenizer, facts)
+        facts |= task.bounds(settings.model)
+        model = self.built(task, settings, facts)
+        with checkpoint.explained(self.out):
             self.clear()
-            tokenizer.save(self.place / "tokenizer.json")
-            ready = prepare.write(self.place / "data", source, survey, tokenizer, settings.data, tick)
-            write_text(self.recipe, to_toml(settings, survey.files))
-        for which, corpus in (("", ready.train), ("validation: ", ready.valid)):
-            if corpus.written.duplicates:
-                self.say(f"  {which}{corpus.written.duplicates:,} pairs repeated another pair exactly: dropped")
-            if long := corpus.written.too_long:
-                self.say(f"  {which}{long:,} pairs had over {settings.data.max_length} tokens on a side: dropped")
+            corpus = prepare.write(self.folder.corpus, task, survey, tokenizer, facts, self.display)
+        return self.begun(task, settings, corpus), corpus, model
+
+    def with_corpus(self, tree: Tree, corpus: Corpus) -> tuple[Settings, Corpus, Model]:
+        """A run on a corpus that is already there."""
+        task = prepare.task(tree, self.where)
+        settings = self.fitted(task, tree, corpus.tokenizer, corpus.facts)
+        model = self.built(task, settings, corpus.facts)
+        with checkpoint.explained(self.out):
+            self.clear()
+        return self.begun(task, settings, corpus), corpus, model
+
+    def fitted(self, task: Task, tree: Tree, tokenizer: Any, facts: Tree) -> Settings:
+        """The whole settings, with those of the model that follow from the data: a person may leave them out."""
+        asked = spelled_out(tree, self.where)
+        fitting = task.fitting(asked, tokenizer, facts)
+        for key, value in fitting.items():
+            if asked.get(key, value) != value:
+                raise InputError(f"model.{key} is {asked[key]!r}, but the data asks for {value!r}; leave it out")
+        return complete(merge(tree, {"model": fitting}), self.where)
+
+    def built(self, task: Task, settings: Settings, facts: Tree) -> Model:
+        """The model with its first weights; what cannot be built is refused before anything is written."""
+        torch.manual_seed(settings.data.seed)
+        model = task.build(settings.model, facts)
+        self.drawn = checkpoint.random_state()  # training goes on from here, whatever is drawn meanwhile
+        if self.start:
+            taken, new = folder.start_from(model, self.start, settings.start)
+            fresh = f"new are {', '.join(new[:4])}{' ...' * (len(new) > 4)}" if new else "nothing is new"
+            self.say(f"begins with the weights of {settings.start}: {len(taken)} of {len(taken) + len(new)}; {fresh}")
+        return model
+
+    def started(self, asked: Tree) -> Tree:
+        """With --start: the architecture and the sizes of that model, unless others are asked for."""
+        if not asked.get("start"):
+            return asked
+        self.start = folder.load(Path(asked["start"]))
+        name, config = folder.origin(self.start.model)
+        if asked.get("architecture", name) != name:
+            raise InputError(
+                f"{asked['start']} holds a {name} model, and {asked['architecture']} was asked for; "
+                "leave --architecture out"
+            )
+        if asked.get("data", {}).get("tokenizer"):
+            raise InputError(
+                f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; leave it out, or "
+                "add some with --data.grow"
+            )
+        sizes = {key: value for key, value in to_tree(config).items() if key not in FITTED}
+        model = merge(sizes, spelled_out({**asked, "architecture": name}, self.where))
+        return {**asked, "architecture": name, "model": model}
+
+    def begun(self, task: Task, settings: Settings, corpus: Corpus) -> Settings:
+        """Write down the settings: from now on the run goes on."""
+        if baselines := task.baselines(corpus):
+            write_json(self.folder.baselines, baselines)
+        checkpoint.set_random_state(self.drawn)
+        with checkpoint.explained(self.out):
+            write_text(self.folder.recipe, HEADER + tomli_w.dumps(to_tree(settings)))
         return settings
 
-    def fitting(self, settings: Settings, tokenizer: Tokenizer) -> Tree:
-        """What of the model follows from the data."""
-        asked, vocabulary = self.asked.get("model", {}), len(tokenizer)
-        if asked.get("vocab_size", vocabulary) != vocabulary:
-            raise InputError(
-                f"model.vocab_size is {asked['vocab_size']}, but the tokenizer has {vocabulary} entries; leave it out"
-            )
-        longest = settings.data.max_length + 2
-        if asked.get("max_length", longest) < longest:
-            raise InputError(f"model.max_length must be at least {longest}: data.max_length and two more; leave it out")
-        fitted: Tree = {"vocab_size": vocabulary, "max_length": asked.get("max_length", max(longest, 256))}
-        chosen = (getattr(settings.model, key, "") for key in ("attention", "encoder_attention"))
-        if any("scope" in name for name in chosen):
-            fitted["sentence_ends"] = tokenizer.sentence_ends()
-        return fitted
+    def clear(self) -> None:
+        """Take an old run away, all at once; a new one calls this just before it writes, when nothing can be wrong."""
+        if self.folder.recipe.exists():  # a folder of that name that no run made is left alone
+            remove(self.folder.place.rename(self.out / ASIDE))
 
-    def tell_findings(self, survey: prepare.Survey) -> None:
-        report = survey.report
-        self.say(f"{report.read:,} pairs read, {report.kept:,} kept")
-        for line in report.lines():
-            self.say(f"  {line}")
-        for line in survey.valid_report.lines():
-            self.say(f"  validation: {line}")
+    # -- a run that goes on --------------------------------------------------------------------------------------
+
+    def resumed(self) -> tuple[Settings, Corpus, Model]:
+        """The settings that the run began with; what is asked now may change when it ends, nothing else."""
+        stored = read_toml(self.folder.recipe)
+        stored.pop("files", None)
+        if (name := self.asked.get("task")) and name != stored.get("task"):
+            raise changed("task", stored.get("task"), name)
+        before = complete(stored, str(self.folder.recipe))
+        corpus = Corpus.open(Path(before.corpus) if before.corpus else self.folder.corpus)
+        self.check_files(corpus)
+        settings = self.unchanged(stored, before)
+        task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
+        if settings.start and not checkpoint.existing(self.folder.checkpoints):
+            self.start = folder.load(Path(settings.start))
+        return settings, corpus, self.built(task, settings, corpus.facts)
+
+    def check_files(self, corpus: Corpus) -> None:
+        for name, expected in corpus.digests.items():
+            if name.startswith(MEMORY):
+                continue
+            path = paths([name])[0]
+            if not path.exists() or digest(path) != expected:
+                raise InputError(
+                    f"{path} has changed since this run began; give a new --out, or --restart to begin anew"
+                )
+
+    def unchanged(self, stored: Tree, before: Settings) -> Settings:
+        given = {"task": stored["task"], "architecture": stored["architecture"], **self.asked}
+        asked = modern(given, self.where, stored["objective"])
+        limits = {"steps": 0, "epochs": 0.0, "minutes": 0.0}
+        new_limits = {k: v for k, v in asked.get("training", {}).items() if k in limits and v}
+        now = merge(stored, asked, {"training": {**limits, **new_limits}} if new_limits else {})
+        model = merge(stored["model"], asked_model(asked)) if asked["architecture"] == stored["architecture"] else {}
+        settings = complete({**now, "model": model}, str(self.folder.recipe))
+        for section in (field.name for field in fields(before) if field.name != "published"):
+            old, new = (getattr(which, section) for which in (before, settings))
+            for key, value in vars(old).items() if hasattr(old, "__dict__") else [("", old)]:
+                there = getattr(new, key, None) if key else new
+                if value != there and not (section == "training" and key in FREE):
+                    raise changed(f"{section}.{key}" if key else section, value, there)
+        return settings
+
+
+def changed(name: str, before: Any, now: Any) -> InputError:
+    return InputError(
+        f"this run began with {name} = {before!r}, now it is {now!r}; give a new --out, or --restart to begin anew"
+    )
+
+
+def asked_model(asked: Tree) -> Tree:
+    """What is asked of the model, its preset spelled out but for dropout, which follows the size of the corpus."""
+    model = asked.get("model", {})
+    return {key: value for key, value in spelled_out(asked, "settings").items() if key != "dropout" or key in model}

@@ -59,10 +59,23 @@ def constant(*, warmup: int = 1) -> Schedule:
     return lambda step, progress: warm(step, warmup)
 
 
+def slanted_triangle(*, cut: float = 0.1, ratio: float = 32.0) -> Schedule:
+    """Howard & Ruder 2018 (ULMFiT), Eq. 3: up for the share `cut` of the run, then down to 1 / `ratio` at its end."""
+    if not (0 < cut < 1 and ratio >= 1):
+        raise InputError(f"slanted_triangle needs a cut between 0 and 1, a ratio of 1 or more, not {cut}, {ratio}")
+
+    def factor(step: int, progress: float) -> float:
+        height = progress / cut if progress < cut else (1 - min(progress, 1.0)) / (1 - cut)
+        return (1 + height * (ratio - 1)) / ratio
+
+    return factor
+
+
 SCHEDULES: dict[str, Callable[..., Schedule]] = {
     "noam": noam,
     "inverse_square_root": inverse_square_root,
     "linear": linear,
     "cosine": cosine,
     "constant": constant,
+    "slanted_triangle": slanted_triangle,
 }

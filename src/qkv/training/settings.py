@@ -1,55 +1,25 @@
 """The settings of one training run: what recipes, flags and the run folder hold."""
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from qkv.config import Tree, build, check_keys, from_tree, setting
+from qkv.config import Tree, build, check_keys, from_tree, merge, parse_call, setting, to_call
 from qkv.errors import InputError, nearest
-from qkv.models import MODELS, Model, TransformerConfig
-from qkv.objectives import OBJECTIVES, Translation
-from qkv.text.doctor import Rules
+from qkv.models import Model
+from qkv.objectives import Objective, in_full, objective
+from qkv.tasks import TASKS, Task
+from qkv.text import PAIRS, suffix
 from qkv.training.averaging import AVERAGES
 from qkv.training.schedules import SCHEDULES
 
-MOST_SUBWORDS = 10_000_000  # of far more of them, the library that learns them dies
+SIDES = ("source", "target")
 LIMITS = ("steps", "epochs", "minutes", "patience")
 NOT_NEGATIVE = (*LIMITS, "validate_every", "bleu_sentences", "checkpoint_minutes", "checkpoint_steps", "threads",
-                "clip", "weight_decay", "epsilon")  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextConfig:
-    """How any text becomes ids and batches."""
-
-    tokenizer: str = setting("bpe", "how sub-words are learned: bpe or unigram; or the path of a tokenizer.json to use")
-    vocab_size: int = setting(8000, "size of the joint vocabulary to learn")
-    held_out: int = setting(1000, "pairs kept for validation when no --valid is given (at most one in ten)")
-    batch_tokens: int = setting(4096, "a batch holds at most this many tokens of the longer side, padding counted")
-    seed: int = setting(1, "decides the order of batches, the first weights and dropout")
-
-    def __post_init__(self) -> None:
-        if self.vocab_size > MOST_SUBWORDS:
-            raise ValueError(f"vocab_size must be at most {MOST_SUBWORDS:,}, not {self.vocab_size}")
-        if self.batch_tokens < 1 or not 1 <= self.held_out <= 10_000:
-            raise ValueError("batch_tokens must be at least 1, held_out from 1 to 10,000")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed must be a number from 0, not {self.seed}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataConfig(TextConfig):
-    """How sentence pairs become ids and batches."""
-
-    max_length: int = setting(200, "pairs with more tokens than this on a side are left out, and counted")
-    doctor: Rules = field(default_factory=Rules)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_length < 1:
-            raise ValueError(f"max_length must be at least 1, not {self.max_length}")
+                "clip", "weight_decay", "epsilon", "unfreeze")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +38,14 @@ class TrainingConfig:
     beta2: float = setting(0.98, "Adam's memory of its square")
     epsilon: float = setting(1e-9, "Adam's guard against division by zero")
     weight_decay: float = setting(0.0, "weight decay")
+    decay: Literal["matrices", "all"] = setting("matrices", "what decays: matrices, or norms and biases too")
+    freeze: str = setting("", "parameters that stay as they are, by the beginnings of their names: backbone, tokens")
+    layer_decay: float = setting(1.0, "each layer's learning rate as a part of that of the layer above it")
+    unfreeze: float = setting(0.0, "the top layer learns first, and after so many epochs always one more; 0 for all")
     clip: float = setting(1.0, "longest gradient; 0 for no limit")
     accumulate: int = setting(1, "batches for one step of the optimiser")
     average: str = setting("running", "weights that are validated and kept: running(decay=..), last(n=5) or none")
-    best_by: Literal["loss", "bleu", "accuracy"] = setting(
-        "loss", "the validation figure that decides which weights are kept"
-    )
+    best_by: str = setting("loss", "the validation figure that decides which weights are kept: loss, bleu, accuracy")
     patience: int = setting(10, "stop after this many validations without a better one; 0 for never")
     steps: int = setting(0, "stop after this many steps; 0 for no limit")
     epochs: float = setting(0.0, "stop after this many passes over the data; 0 for no limit")
@@ -98,6 +70,8 @@ class TrainingConfig:
             raise ValueError("accumulate and keep must be at least 1")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be above 0, not {self.learning_rate}")
+        if not 0 < self.layer_decay <= 1:
+            raise ValueError(f"layer_decay must be above 0 and at most 1, not {self.layer_decay}")
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
             raise ValueError(f"beta1 and beta2 must be at least 0 and below 1, not {self.beta1} and {self.beta2}")
         if self.best_by == "bleu" and not self.bleu_sentences:
@@ -108,61 +82,127 @@ class TrainingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """One run, whole. What is not given is chosen for the corpus and the machine (training.choose)."""
+    """One run of any task, whole. What is not given is chosen by the task, for the corpus and the machine."""
 
     published: str = ""  # the published figure that a recipe is measured against
-    task: Literal["translate"] = "translate"  # other tasks have settings of their own: tasks.settings
-    source: str = ""
-    target: str = ""
-    train: list[str]
+    task: str
+    train: list[str] = field(default_factory=list)
     valid: list[str] = field(default_factory=list)
     test: list[str] = field(default_factory=list)
-    architecture: str = "transformer"
-    objective_name: str = "translation"
-    data: DataConfig = field(default_factory=DataConfig)
-    model: Any = field(default_factory=TransformerConfig)  # settings of the architecture's own class
-    objective: Translation = field(default_factory=Translation)
+    corpus: str = ""  # a folder of rows that is already prepared, in place of one of the run's own
+    start: str = ""  # the model folder whose weights a run begins with
+    architecture: str
+    objective: str  # a text such as "classes(label_smoothing=0.1) + 0.5 * causal_lm"
+    data: Any = None  # settings of the task's own class
+    model: Any = None  # settings of the architecture's own class
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
 
-def check(tree: Mapping[str, Any], where: str) -> None:
-    """Refuse an unknown key at once, before any data is read."""
-    for section in ("data", "model", "objective", "training"):
+def task_of(tree: Mapping[str, Any], where: str = "settings") -> type[Task]:
+    name = str(tree.get("task") or next(iter(TASKS)))
+    if name not in TASKS:
+        raise InputError(f"{where}: unknown task {name!r}; {nearest(name, TASKS)}")
+    return TASKS[name]
+
+
+def task_for(files: Sequence[Path], asked: Mapping[str, Any]) -> tuple[str, str]:
+    """The task that some files are for, where nobody says it; and a sentence, unless it is the usual one.
+
+    Files of pairs are translated, and so are two plain files whose names end differently (train.en, train.de), or any
+    two where languages are given. Other plain files are running text.
+    """
+    plain = [path for path in files if suffix(path) not in PAIRS]
+    languages = {**asked, **asked.get("data", {})}
+    are_pair = len(plain) == 2 and (suffix(plain[0]) != suffix(plain[1]) or any(map(languages.get, SIDES)))
+    if not plain or are_pair:
+        return "translate", ""
+    count = "a plain text file" if len(plain) == 1 else f"{len(plain)} plain text files"
+    return "language_model", (
+        f"{count}: this trains a language model (GPT-2's form); for a translator give two files and --from and --to, "
+        "for anything else --task"
+    )
+
+
+def architecture(tree: Mapping[str, Any], where: str = "settings") -> type[Model]:
+    """The model that is asked for, if it can learn the task."""
+    task = task_of(tree, where)
+    models = task.models()
+    name = str(tree.get("architecture") or task.architecture)
+    if name not in models:
+        raise InputError(f"{where}: {name!r} is no model of the task {task.name!r}; {nearest(name, models)}")
+    return models[name]
+
+
+def modern(tree: Mapping[str, Any], where: str = "settings", objective: str = "") -> Tree:
+    """Settings by their present names: what an earlier version called otherwise is taken, and said.
+
+    A table of options of the objective is laid over the text `objective`, or over the task's own.
+    """
+    tree = dict(tree)
+    for section in ("data", "model", "training"):
         if not isinstance(tree.get(section, {}), Mapping):
             raise InputError(f"{where}: {section} is {tree[section]!r}; it must be a table of settings")
-    translators = {name: model for name, model in MODELS.items() if model.task == "translate"}
-    for key, table in (("architecture", translators), ("objective_name", OBJECTIVES)):
-        name = str(tree.get(key, next(iter(table))))
-        if name not in table:
-            raise InputError(f"{where}: unknown {key} {name!r}; {nearest(name, table)}")
-    check_keys(Settings, {key: value for key, value in tree.items() if key != "model"}, where)
-    check_keys(architecture(tree).config_class, spelled_out(tree, where), where, "model.")
+    languages = {name: tree.pop(name) for name in ("source", "target") if name in tree}  # short for data.source
+    if languages:
+        tree["data"] = {**languages, **tree.get("data", {})}
+    old = tree.pop("objective_name", "")
+    if old:
+        tree.setdefault("objective", old)
+    if isinstance(tree.get("objective"), Mapping):
+        asked = dict(tree["objective"])
+        if "agreement" in asked:
+            print(f"{where}: objective.agreement is called objective.r_drop now", file=sys.stderr)
+            asked["r_drop"] = asked.pop("agreement")
+        name, options = parse_call(objective or old or task_of(tree, where).objective)
+        tree["objective"] = to_call(name, {**options, **asked})
+    return tree
+
+
+def check(tree: Mapping[str, Any], where: str) -> None:
+    """Refuse an unknown key, and what is no list of files, at once, before any data is read."""
+    tree = modern(tree, where)
+    task, model = task_of(tree, where), architecture(tree, where)
+    sections = {"data": task.data_class, "model": model.config_class}
+    check_keys(Settings, {key: value for key, value in tree.items() if key not in sections}, where)
+    files: Tree = {name: tree[name] for name in ("train", "valid", "test") if name in tree}
+    from_tree(Settings, {"task": task.name, "architecture": "", "objective": "", **files}, where)
+    check_keys(task.data_class, tree.get("data", {}), where, "data.")
+    check_keys(model.config_class, spelled_out(tree, where), where, "model.")
+    named_objective(tree.get("objective", task.objective), where)
+
+
+def named_objective(spec: Any, where: str) -> Objective:
+    if not isinstance(spec, str):
+        raise InputError(f'{where}: objective is {spec!r}; name one, such as "translation(label_smoothing=0.1)"')
+    try:
+        return objective(spec)
+    except InputError as error:
+        raise InputError(f"{where}: objective: {error}") from None
 
 
 def complete(tree: Mapping[str, Any], where: str) -> Settings:
     """Settings from plain data; `model.preset` names the sizes that other keys of [model] change."""
     check(tree, where)
-    model = from_tree(architecture(tree).config_class, spelled_out(tree, where), where, "model.")
-    rest = {key: value for key, value in tree.items() if key != "model"}
-    settings = replace(from_tree(Settings, rest, where), model=model)
-    check_best_by(settings.training, ("loss", "bleu"), "a translator", where)
+    tree = modern(tree, where)
+    task, model = task_of(tree, where), architecture(tree, where)
+    own = {"task": task.name, "architecture": task.architecture, "objective": task.objective}
+    tree = merge(own, task.defaults, tree)
+    parts = {
+        "data": from_tree(task.data_class, tree.get("data", {}), where, "data."),
+        "model": from_tree(model.config_class, spelled_out(tree, where), where, "model."),
+    }
+    rest = {key: value for key, value in tree.items() if key not in parts}
+    settings = replace(from_tree(Settings, rest, where), **parts, objective=in_full(tree["objective"]))
+    by = settings.training.best_by
+    if by not in task.figures:
+        known = " and ".join(task.figures)
+        raise InputError(f"{where}: training.best_by is {by}, but {task.name} is measured by {known}; give one of them")
     return settings
-
-
-def check_best_by(c: TrainingConfig, figures: tuple[str, str], whose: str, where: str) -> None:
-    """Refuse to choose the best weights by a figure that their validation does not have."""
-    if c.best_by not in figures:
-        known = " and ".join(figures)
-        raise InputError(f"{where}: training.best_by is {c.best_by}, but {whose} has {known}; give one of them")
-
-
-def architecture(tree: Mapping[str, Any]) -> type[Model]:
-    return MODELS[str(tree.get("architecture", next(iter(MODELS))))]
 
 
 def spelled_out(tree: Mapping[str, Any], where: str) -> Tree:
     """The keys of [model], with those of its preset."""
-    model, presets = dict(tree.get("model", {})), architecture(tree).presets
+    model, presets = dict(tree.get("model", {})), architecture(tree, where).presets
     if "preset" not in model:
         return model
     preset = model.pop("preset")

@@ -14,17 +14,22 @@ import torch
 from torch import Tensor, nn
 
 from qkv.config import build
-from qkv.data import Place, Stream
+from qkv.data import Batch, Place, Stream, generator
+from qkv.device import choose_device, choose_precision
 from qkv.errors import InputError
+from qkv.evaluation import better
+from qkv.folder import RunFolder
 from qkv.layers import Stack
 from qkv.memory import keep_freed_memory, peak_memory
 from qkv.objectives import Objective
 from qkv.training import checkpoint
 from qkv.training.averaging import AVERAGES, averaged
-from qkv.training.device import choose_device, choose_precision
+from qkv.training.groups import Unfreezing, freeze
 from qkv.training.optimizers import build_optimizer
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
+
+Placed = tuple[Batch, Place]  # a batch, and the place after it
 
 BAD_IN_A_ROW = 3  # non-finite losses after which the weights go back to the last checkpoint
 BAD_AT_MOST = 30  # ... and after which the run ends
@@ -37,7 +42,7 @@ class Progress:
     step: int = 0
     place: Place = field(default_factory=Place)
     seconds: float = 0.0  # spent in training, over all sessions
-    tokens: int = 0  # target tokens read
+    tokens: int = 0  # answers that were asked for: tokens, or examples
     best: float | None = None
     best_step: int = 0
     stale: int = 0  # validations since the best
@@ -60,9 +65,9 @@ class Trainer:
     """An optimiser on an objective, with a schedule, averaged weights, validations, checkpoints and early stopping."""
 
     def __init__(
-        self, model: nn.Module, objective: Objective, batches: Stream, c: TrainingConfig, hooks: Hooks
+        self, model: nn.Module, objective: Objective, batches: Stream, c: TrainingConfig, hooks: Hooks, seed: int = 1
     ) -> None:
-        self.c, self.hooks, self.objective, self.batches = c, hooks, objective, batches
+        self.c, self.hooks, self.objective, self.batches, self.seed = c, hooks, objective, batches, seed
         if c.threads:
             torch.set_num_threads(c.threads)
         self.device = choose_device(c.device)
@@ -72,11 +77,13 @@ class Trainer:
         for module in model.modules():
             if isinstance(module, Stack):
                 module.recompute = c.recompute
+        freeze(model, c.freeze)
+        self.unfreezing = Unfreezing(model, c.unfreeze)
         self.optimizer = build_optimizer(model, c, self.device, self.precision)
         self.schedule = build(SCHEDULES, c.schedule)
         self.average = build(AVERAGES, c.average)
         self.now = Progress()
-        self.folder = hooks.out / "training" / "checkpoints"
+        self.folder = RunFolder(hooks.out).checkpoints
         self.saved_at = time.monotonic()
         self.saved: dict[str, Any] = {}  # the counters of the newest checkpoint
 
@@ -90,7 +97,7 @@ class Trainer:
         with interruptible() as asked_to_stop:
             while not (reason := self.finished()):
                 group = list(islice(stream, self.c.accumulate))
-                figures = self.step([batch for batch, _ in group])
+                figures = self.step(group)
                 self.now.place, self.now.seconds = group[-1][1], time.monotonic() - began
                 self.hooks.report({"event": "train", **figures})
                 if self.validation_due():
@@ -105,12 +112,13 @@ class Trainer:
             self.validate()
         return reason
 
-    def step(self, batches: list[Any]) -> dict[str, Any]:
-        """One step of the optimiser on one or more batches, weighted by their real tokens."""
+    def step(self, batches: list[Placed]) -> dict[str, Any]:
+        """One step of the optimiser on one or more batches, weighted by what is asked of each."""
         self.now.step += 1
         rate = self.c.learning_rate * self.schedule(self.now.step, self.progress())
+        self.unfreezing.at(self.epoch())
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["factor"]
         loss, tokens = self.gradients(batches)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.c.clip or torch.inf)
         finite = bool(torch.isfinite(norm)) and loss == loss and abs(loss) != float("inf")
@@ -125,24 +133,25 @@ class Trainer:
         figures = {"step": self.now.step, "epoch": round(self.epoch(), 3), "loss": loss, "learning_rate": rate}
         return figures | {"gradient": float(norm), "tokens": tokens, "seconds": round(self.now.seconds, 2)}
 
-    def gradients(self, batches: list[Any]) -> tuple[float, int]:
-        """Mean loss over the real tokens of all the batches, its gradients left on the parameters."""
-        prepared = [self.objective.prepare(batch.to(self.device)) for batch in batches]
-        tokens = sum(self.objective.count(labels) for _, labels in prepared)
+    def gradients(self, batches: list[Placed]) -> tuple[float, int]:
+        """Mean loss over all that the batches ask for, its gradients left on the parameters."""
+        prepared = [self.objective.prepare(batch, generator(self.seed, place)) for batch, place in batches]
+        tokens = max(1, sum(asked.count for asked in prepared))
         total = 0.0
-        for inputs, labels in prepared:
+        for asked in prepared:
+            asked = asked.to(self.device)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision is torch.bfloat16):
-                loss = self.objective.loss(self.model(*inputs), labels)
+                loss = self.objective.loss(self.model(**asked.inputs), asked)
             (loss.total / tokens).backward()
             total += float(loss.total.detach()) / tokens
         return total, tokens
 
-    def skip(self, batches: list[Any]) -> None:
+    def skip(self, batches: list[Placed]) -> None:
         """A loss or gradient that is not a number: leave the batch out, name it, go back if it keeps happening."""
         self.now.bad += 1
         self.now.bad_in_a_row += 1
-        pairs = [pair for batch in batches for pair in batch.pairs.tolist()]
-        self.hooks.report({"event": "bad", "step": self.now.step, "pairs": pairs, "count": self.now.bad})
+        rows = [row for batch, _ in batches for row in batch.rows.tolist()]
+        self.hooks.report({"event": "bad", "step": self.now.step, "rows": rows, "count": self.now.bad})
         if self.now.bad >= BAD_AT_MOST:
             raise InputError(
                 f"{self.now.bad} batches gave a loss that is not a number; the last good weights are in {self.folder}; "
@@ -191,7 +200,7 @@ class Trainer:
         self.average.at_validation(self.model)
         with averaged(self.model, self.average.weights(self.model)):
             figures = self.hooks.validate(self.model)
-            value = -figures["loss"] if self.c.best_by == "loss" else figures[self.c.best_by]
+            value = better(self.c.best_by, figures[self.c.best_by])
             is_best = value > (-math.inf if self.now.best is None else self.now.best)  # never, if not a number
             if is_best:
                 self.now.best, self.now.best_step, self.now.stale = value, self.now.step, 0
@@ -210,10 +219,10 @@ class Trainer:
         before = checkpoint.random_state()
         self.model.train()
         with averaged(self.model, {}):  # the moving baselines of hard attention come back as they were
-            self.gradients([self.batches.largest()])
+            self.gradients([(self.batches.largest(), Place())])
             began = time.monotonic()
-            for batch, _ in islice(self.batches.stream(), samples):
-                self.gradients([batch])
+            for one in islice(self.batches.stream(), samples):
+                self.gradients([one])
         seconds = (time.monotonic() - began) / samples
         self.optimizer.zero_grad(set_to_none=True)
         checkpoint.set_random_state(before)

@@ -1,12 +1,18 @@
-"""One file for each family of other people's models: NAMES of their weights and ours, and their settings as ours."""
+"""One file for each family of other people's models: their names of weights and ours, and their settings as ours."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+from torch import Tensor
 
-def rename(name: str, names: Sequence[tuple[str, str]]) -> str | None:
-    """Our name of their weight, by the first pattern that fits all of it; None if none does."""
-    for pattern, ours in names:
-        if found := re.fullmatch(pattern, name):
-            return found.expand(ours)
-    return None
+from qkv.convert.families.converted import Converted
+from qkv.convert.families.marian import read_marian, write_hugging_face
+
+# By the `model_type` of their config.json: (folder, config.json, model.safetensors) -> a model of ours.
+FAMILIES: dict[str, Callable[[Path, dict[str, Any], dict[str, Tensor]], Converted]] = {
+    "marian": read_marian,
+    "pegasus": read_marian,
+}
+
+__all__ = ["FAMILIES", "Converted", "read_marian", "write_hugging_face"]

@@ -1,0 +1,55 @@
+"""What a command reads: its arguments, the lines of a file, or standard input; some lines at a time."""
+
+import os.path
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from qkv.errors import InputError
+
+CHUNK = 1024  # lines at a time, so that long files show progress and need little memory
+
+
+def is_path(text: tuple[str, ...]) -> bool:
+    """One file, or a pipe such as a shell's <(..)."""
+    # Path's own questions fail for a text of more than 255 bytes.
+    return len(text) == 1 and os.path.exists(text[0]) and not os.path.isdir(text[0])  # noqa: PTH110, PTH112
+
+
+def input_chunks(text: tuple[str, ...], done: str, asked: str) -> Iterator[list[str]]:
+    """Some of the lines at a time; each at once where a person types them."""
+    return chunks(input_lines(text, done, asked), 1 if not text and sys.stdin.isatty() else CHUNK)
+
+
+def input_lines(text: tuple[str, ...], done: str, asked: str) -> Iterator[str]:
+    """The texts that are given, or the lines of the one file that is named, or those of standard input."""
+    from qkv.text.lines import read_lines
+
+    if is_path(text):
+        return read_lines(Path(text[0]))
+    for one in text:
+        if Path(one).suffix and not re.search(r"\s", one):  # a file's name, by the look of it
+            print(f"{one!r} was not read as a file, it is {done} as text", file=sys.stderr)
+    if text:
+        return iter(text)
+    if sys.stdin.isatty():
+        print(f"type {asked} and Enter; Ctrl-D ends", file=sys.stderr)
+    return standard_input()
+
+
+def standard_input() -> Iterator[str]:
+    for number, data in enumerate(sys.stdin.buffer, start=1):
+        try:
+            line = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            place = f"line {number}, byte {error.start + 1} (0x{data[error.start]:02x})"
+            raise InputError(f"standard input is not UTF-8 in {place}; convert it to UTF-8 text") from None
+        yield (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\n").removesuffix("\r")
+
+
+def chunks(lines: Iterable[str], size: int = CHUNK) -> Iterator[list[str]]:
+    lines = iter(lines)
+    while some := list(islice(lines, size)):
+        yield some

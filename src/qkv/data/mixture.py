@@ -1,0 +1,58 @@
+"""Several streams as one: the batches of all parts in a random order, each part once an epoch."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from qkv.data.batches import START, Batch, Place, Stream, after, check_place
+from qkv.data.rows import Ints
+from qkv.errors import InputError
+
+
+class Mixture:
+    """Liu et al. 2019 (MT-DNN), Algorithm 1: merge the batches of all tasks and shuffle them; a Stream of Streams.
+
+    A batch says in `part` which stream it is from. An epoch of the mixture is one epoch of each part.
+    """
+
+    def __init__(self, streams: Sequence[Stream], *, seed: int) -> None:
+        if not streams:
+            raise InputError("a mixture of no parts was asked for; give at least one")
+        if seed < 0:
+            raise InputError(f"a seed of {seed} was given; give 0 or more")
+        self.streams, self.seed = list(streams), seed
+        for number, stream in enumerate(streams, start=1):
+            if stream.count(0) < 1:
+                raise InputError(f"part {number} of the mixture has no batch; give it examples, or leave it out")
+
+    def count(self, epoch: int) -> int:
+        return sum(stream.count(epoch) for stream in self.streams)
+
+    def largest(self) -> Batch:
+        largest = [replace(stream.largest(), part=part) for part, stream in enumerate(self.streams)]
+        return max(largest, key=lambda batch: sum(ids.numel() for ids in batch.columns))
+
+    def stream(self, place: Place = START) -> Iterator[tuple[Batch, Place]]:
+        epoch, done = place.epoch, place.batch
+        check_place(place, self.count(max(epoch, 0)), "mixture")
+        while True:
+            turns, last = self._turns(epoch), self.count(epoch)
+            read = [int((turns[:done] == part).sum()) for part in range(len(self.streams))]
+            open_ = [
+                stream.stream(Place(epoch, n)) if n < stream.count(epoch) else iter(())
+                for stream, n in zip(self.streams, read, strict=True)
+            ]
+            for part in turns[done:].tolist():
+                done += 1
+                yield replace(next(open_[part])[0], part=part), after(epoch, done, last)
+            epoch, done = epoch + 1, 0
+
+    def in_order(self) -> Iterator[Batch]:
+        for part, stream in enumerate(self.streams):
+            yield from (replace(batch, part=part) for batch in stream.in_order())
+
+    def _turns(self, epoch: int) -> Ints:
+        """Which part comes when."""
+        counts = [stream.count(epoch) for stream in self.streams]
+        return np.random.default_rng([self.seed, epoch]).permutation(np.repeat(np.arange(len(counts)), counts))

@@ -1,0 +1,243 @@
+"""Rows of ids on disk, opened as memory maps: memory stays flat however large a corpus is.
+
+A row has one column (a text), two (a pair) or more (ids, their words, their labels): Row = tuple[Sequence[int], ...].
+Unless their order counts, a row goes to the shard that a hash of its first column names. So each shard is a random
+sample of the corpus, and equal rows meet in one shard, where all but the first can be dropped.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate, chain
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.data.drafts import LENGTH, Drafts, digest
+from qkv.errors import InputError
+from qkv.files import replacing
+
+VERSION = 2
+INDEX = "index.json"
+
+Row = Sequence[Sequence[int]]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of the rows: kept, dropped as exact duplicates, left out as too long; and the tokens kept."""
+
+    rows: int
+    duplicates: int
+    too_long: int
+    tokens: list[int]  # of each column
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some rows: all their ids behind each other, column by column, and where each begins."""
+
+    ids: NDArray[Any]
+    starts: Ints  # (rows, columns)
+    lengths: Ints  # (rows, columns)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, row: int) -> list[list[int]]:
+        return [self.column(row, column).tolist() for column in range(self.lengths.shape[1])]
+
+    def column(self, row: int, column: int) -> NDArray[Any]:
+        start = self.starts[row, column]
+        return self.ids[start : start + self.lengths[row, column]]
+
+
+class Rows(Protocol):
+    """Rows that can be read in any order, in shards that each fit in memory."""
+
+    @property
+    def shards(self) -> int: ...
+    def __len__(self) -> int: ...
+    def lengths(self, shard: int) -> Ints: ...
+    def shard(self, shard: int) -> Shard: ...
+
+
+class RowsInMemory:
+    """A few rows as one shard: what is scored or counted without a folder."""
+
+    shards = 1
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        if not rows:
+            raise InputError("there is no example to make batches of; give files that hold some")
+        lengths = np.array([[len(column) for column in row] for row in rows], np.int64)
+        self._shard = laid_out(np.array([*chain.from_iterable(chain.from_iterable(rows))], np.int64), lengths)
+
+    def __len__(self) -> int:
+        return len(self._shard)
+
+    def lengths(self, shard: int) -> Ints:
+        return self._shard.lengths
+
+    def shard(self, shard: int) -> Shard:
+        return self._shard
+
+
+def laid_out(ids: NDArray[Any], lengths: Ints) -> Shard:
+    return Shard(ids, lengths.ravel().cumsum().reshape(lengths.shape) - lengths, lengths)
+
+
+def write_rows(
+    folder: Path, rows: Iterable[Row], *, columns: int, vocab_size: int, fingerprint: str, count: int,
+    longest: Sequence[int] = (), unique: bool = False, in_order: bool = False, shard_rows: int = 2**18,
+    progress: Callable[[int], None] | None = None,
+) -> Written:  # fmt: skip
+    """Write rows into a new `folder` that appears whole or not at all; `fingerprint` is that of their tokenizer.
+
+    `count` is an upper bound of their number; `progress` is told how many have been read so far. A row with more than
+    longest[k] ids in column k is left out and counted. `unique` drops rows that repeat another one exactly. With
+    `in_order` one shard holds the rows as they came: running text.
+    """
+    if shard_rows < 1 or (longest and min(longest) < 1):
+        raise InputError(f"longest={list(longest)} and shard_rows={shard_rows} must be 1 or more")
+    if folder.exists() and not (folder / INDEX).exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists and holds no rows, so it is not overwritten; name a new folder")
+    with replacing(folder) as partial:
+        partial.mkdir()
+        dtype = np.dtype("<u2" if vocab_size <= 2**16 else "<u4")
+        number = 1 if in_order else max(1, math.ceil(count / shard_rows))
+        drafts = Drafts(partial, number, dtype, columns, unique=unique)
+        too_long = 0
+        for read, row in enumerate(rows, start=1):
+            if longest and any(len(ids) > most for ids, most in zip(row, longest, strict=True)):
+                too_long += 1
+            else:
+                drafts.add(row)
+            if progress and read % 1000 == 0:
+                progress(read)
+        drafts.flush()
+        return _finish(partial, drafts, too_long, fingerprint)
+
+
+def _finish(folder: Path, drafts: Drafts, too_long: int, fingerprint: str) -> Written:
+    entries, tokens, duplicates = [], np.zeros(drafts.columns, np.int64), 0
+    for shard in range(drafts.number):
+        entry, kept_tokens, dropped = drafts.close(shard)
+        entries.append(entry)
+        tokens += kept_tokens
+        duplicates += dropped
+    kept = sum(entry["rows"] for entry in entries)
+    if kept == 0:
+        raise InputError(f"no example is left ({too_long} were too long); give some, or raise data.max_length")
+    written = Written(kept, duplicates, too_long, tokens.tolist())
+    index = {
+        "version": VERSION,
+        "tokenizer": fingerprint,
+        "dtype": drafts.dtype.str,
+        "written": asdict(written),
+        "shards": entries,
+    }
+    (folder / INDEX).write_text(json.dumps(index, indent=1))
+    return written
+
+
+class RowsOnDisk:
+    """A folder that `write_rows` wrote, opened to be read."""
+
+    def __init__(self, folder: Path, index: dict[str, Any]) -> None:
+        self.folder = folder
+        self.written = Written(**index["written"])
+        self.columns = len(self.written.tokens)
+        self._entries: list[dict[str, Any]] = index["shards"]
+        self._dtype = np.dtype(index["dtype"])
+        self._checked: set[int] = set()
+
+    @classmethod
+    def open(cls, folder: Path, fingerprint: str) -> "RowsOnDisk":
+        """Open what was written with the tokenizer of this fingerprint; sizes are checked now."""
+        try:
+            index = json.loads((folder / INDEX).read_bytes())
+            version, owner = index["version"], index["tokenizer"]
+            if version != VERSION:
+                raise InputError(f"{folder} has format {version}, and this qkv reads {VERSION}; prepare the data again")
+            rows = cls(folder, index)
+            sizes = [(entry["rows"] * rows.columns, int(entry["tokens"])) for entry in rows._entries]
+        except FileNotFoundError:
+            raise InputError(f"{folder} has no {INDEX}, so it is no folder of rows; prepare the data first") from None
+        except InputError:
+            raise
+        except (ValueError, KeyError, TypeError):
+            raise _damaged(folder / INDEX) from None
+        if owner != fingerprint:
+            raise InputError(f"{folder} was written with another tokenizer; prepare the data again with this one")
+        for shard, (lengths, tokens) in enumerate(sizes):
+            rows._check_size(shard, "ids", tokens * rows._dtype.itemsize)
+            rows._check_size(shard, "lengths", lengths * LENGTH.itemsize)
+        return rows
+
+    def __len__(self) -> int:
+        return self.written.rows
+
+    @property
+    def shards(self) -> int:
+        return len(self._entries)
+
+    def lengths(self, shard: int) -> Ints:
+        """(rows, columns): the number of ids in each column of each row."""
+        items = self._entries[shard]["rows"] * self.columns
+        return self._map(shard, "lengths", LENGTH, items).reshape(-1, self.columns).astype(np.int64)
+
+    def shard(self, shard: int) -> Shard:
+        """One shard; its content is checked against the index the first time it is asked for."""
+        if shard not in self._checked:
+            for suffix in ("ids", "lengths"):
+                path = self._path(shard, suffix)
+                if digest(path) != self._entries[shard][suffix]:
+                    raise _damaged(path)
+            self._checked.add(shard)
+        return laid_out(self._map(shard, "ids", self._dtype, self._entries[shard]["tokens"]), self.lengths(shard))
+
+    def _path(self, shard: int, suffix: str) -> Path:
+        return self.folder / f"{shard:05d}.{suffix}"
+
+    def _map(self, shard: int, suffix: str, dtype: np.dtype[Any], items: int) -> NDArray[Any]:
+        if items == 0:  # an empty file cannot be mapped
+            return np.empty(0, dtype)
+        return np.asarray(np.memmap(self._path(shard, suffix), dtype, "r"))
+
+    def _check_size(self, shard: int, suffix: str, size: int) -> None:
+        path = self._path(shard, suffix)
+        if not path.exists() or path.stat().st_size != size:
+            raise _damaged(path)
+
+
+def each_row(rows: Rows) -> Iterator[list[list[int]]]:
+    """All rows, shard by shard."""
+    for shard in map(rows.shard, range(rows.shards)):
+        yield from (shard[row] for row in range(len(shard)))
+
+
+class RunningText:
+    """The first column of all rows as one long text: text[start:stop] across the borders of rows and shards."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._ids = [rows.shard(shard).ids for shard in range(rows.shards)]
+        self._starts = [0, *accumulate(map(len, self._ids))]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, span: slice) -> Ints:
+        pieces = [
+            ids[max(span.start - start, 0) : max(span.stop - start, 0)]
+            for ids, start in zip(self._ids, self._starts[:-1], strict=True)
+        ]
+        return np.concatenate(pieces).astype(np.int64)
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path} is damaged or missing; delete the folder {path.parent} and prepare the data again")

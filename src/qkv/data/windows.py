@@ -1,0 +1,82 @@
+"""Running text -> batches of windows without padding: no token is asked for twice in an epoch."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from qkv.data.batches import START, Batch, Place, after, check_place
+from qkv.data.rows import Ints, Rows, RunningText
+from qkv.errors import InputError
+
+
+class Windows:
+    """Windows of `length` tokens and the one after them, `batch` of them at a time: a Stream.
+
+    Each window begins with the last token of the one before, so that no token is asked for twice. From epoch to epoch
+    they are cut at other places: what does not fill a window, at the ends of the text, has its turn in another one.
+    With `carry` the text is parted into `batch` lanes that are read side by side from their beginnings: row i of a
+    batch goes on where row i of the batch before it ended.
+    """
+
+    def __init__(self, rows: Rows, *, length: int, batch: int, seed: int, carry: bool = False) -> None:
+        if length < 1 or batch < 1 or seed < 0:
+            raise InputError(
+                f"windows of {length} tokens, {batch} in a batch, and a seed of {seed} were given; "
+                "give 1 or more, 1 or more, 0 or more"
+            )
+        self.text, self.length, self.batch, self.seed, self.carry = RunningText(rows), length, batch, seed, carry
+        lanes = batch if carry else 1
+        if len(self.text) < lanes * (length + 1):
+            raise InputError(
+                f"the text has {len(self.text):,} tokens, but {lanes} x {length + 1} are needed to fill the first "
+                "windows; give more text, or a smaller data.window"
+            )
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def count(self, epoch: int) -> int:
+        return -(-len(self._starts(epoch)) // self.batch)
+
+    def largest(self) -> Batch:
+        return self._batch(self._starts(0)[: self.batch])
+
+    def stream(self, place: Place = START) -> Iterator[tuple[Batch, Place]]:
+        epoch, done = place.epoch, place.batch
+        check_place(place, self.count(max(epoch, 0)), "text")
+        while True:
+            starts, last = self._starts(epoch), self.count(epoch)
+            if not self.carry:
+                starts = np.random.default_rng([self.seed, epoch, 1]).permutation(starts)
+            for first in range(done * self.batch, len(starts), self.batch):
+                done += 1
+                yield (
+                    self._batch(starts[first : first + self.batch], begins=not self.carry or done == 1),
+                    after(epoch, done, last),
+                )
+            epoch, done = epoch + 1, 0
+
+    def in_order(self) -> Iterator[Batch]:
+        """Every token but the first, asked for once; the last window may be shorter than the others."""
+        starts = np.arange(0, len(self.text) - 1, self.length)
+        whole = starts[starts + self.length < len(self.text)]
+        for first in range(0, len(whole), self.batch):
+            yield self._batch(whole[first : first + self.batch])
+        if len(whole) < len(starts):
+            yield self._batch(starts[-1:], len(self.text) - 1 - int(starts[-1]))
+
+    def _starts(self, epoch: int) -> Ints:
+        """Where the windows of an epoch begin; with `carry` in the order of the batches, lane by lane."""
+        spare = len(self.text) - 1 if not self.carry else (len(self.text) - 1) // self.batch
+        shift = int(np.random.default_rng([self.seed, epoch, 0]).integers(min(self.length, spare - self.length + 1)))
+        starts = np.arange(shift if epoch else 0, spare - self.length + 1, self.length)
+        if not self.carry:
+            return starts
+        return (starts[:, None] + spare * np.arange(self.batch)).ravel()
+
+    def _batch(self, starts: Ints, length: int = 0, begins: bool = True) -> Batch:
+        length = (length or self.length) + 1
+        ids = torch.from_numpy(np.stack([self.text[slice(start, start + length)] for start in starts.tolist()]))
+        numbers = np.stack([np.zeros_like(starts), starts], axis=1)
+        return Batch((ids,), torch.full((len(starts), 1), length), numbers, begins=begins)

@@ -1,0 +1,43 @@
+"""The figures that a model is measured by: what each is called, how its numbers are written, and which way is up."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Figure(NamedTuple):
+    """What a figure is called, what one stands for, and how many digits are worth writing."""
+
+    title: str
+    unit: float
+    digits: int
+    after: str = ""
+    lower: bool = False  # whether less is better
+
+    def text(self, value: float) -> str:
+        return f"{value / self.unit:,.{self.digits}f}"
+
+
+FIGURES = {
+    "parameters": Figure("parameters", 1e6, 2, " M"),
+    "loss": Figure("loss", 1, 3, lower=True),
+    "perplexity": Figure("perplexity", 1, 2, lower=True),
+    "bleu": Figure("BLEU", 1, 2),
+    "accuracy": Figure("accuracy", 0.01, 2, " %"),
+    "macro_f1": Figure("macro-F1", 0.01, 2, " %"),
+    "mcc": Figure("Matthews correlation", 1, 3),
+    "training_speed": Figure("training tokens/s", 1, 0),
+    "example_speed": Figure("training examples/s", 1, 0),
+    "decoding_speed": Figure("decoding tokens/s", 1, 0),
+    "peak_memory": Figure("peak memory", 1e6, 0, " MB", lower=True),
+}
+
+
+def better(name: str, value: float) -> float:
+    """A number that is larger the better the figure is."""
+    return -value if FIGURES[name].lower else value
+
+
+def in_words(figures: Mapping[str, float]) -> str:
+    """All known figures for people: "loss 0.412, accuracy 87.00 %"."""
+    known = [(figure, figures[name]) for name, figure in FIGURES.items() if name in figures]
+    return ", ".join(f"{figure.title} {figure.text(value)}{figure.after}" for figure, value in known)

@@ -1,0 +1,59 @@
+"""Language modelling: given a text so far, predict its next token."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from qkv.config import setting
+from qkv.data import Batch
+from qkv.objectives.objective import Asked, Loss
+from qkv.objectives.smoothing import chunked_cross_entropy
+from qkv.text.tokenizer import EOS, PAD
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalLM:
+    """Radford et al. 2018, Eq. 1: L = - sum_i log p(u_i | u_1 .. u_i-1).
+
+    The first column of a batch is windows of running text, or texts of their own. In a window one document follows
+    another after its end </s>; with `apart`, no token sees what stands before its own document.
+    """
+
+    label_smoothing: float = setting(0.0, "probability mass taken from the right word and spread over the others")
+    apart: bool = setting(False, "tokens of a window see nothing of the documents before their own")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing must be at least 0 and below 1, not {self.label_smoothing}")
+
+    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
+        """The model reads u_0 .. u_n-1 and is asked for u_1 .. u_n; padding is not asked for."""
+        ids = batch.columns[0]
+        read, labels = ids[:, :-1], ids[:, 1:]
+        inputs: dict[str, Any] = {"ids": read}
+        if self.apart:
+            inputs["documents"] = documents(read)
+        return Asked(inputs, labels, int((labels != PAD).sum()))
+
+    def loss(self, outputs: Any, asked: Asked) -> Loss:
+        """Summed over the real tokens of labels (B, T); beside a task of its own a model may have read one more."""
+        labels, table = asked.labels, outputs.vocabulary
+        total, likelihood = chunked_cross_entropy(
+            outputs.hidden[:, : labels.size(1)].flatten(0, 1),
+            table.weight,
+            table.bias,
+            labels.flatten(),
+            smoothing=self.label_smoothing,
+            form="fairseq",
+            pad=PAD,
+        )
+        return Loss(total, {"likelihood": likelihood})
+
+
+def documents(ids: Tensor) -> Tensor:
+    """The number of the document that each token (B, T) belongs to, counted in its row; </s> ends one, as its own last
+    token."""
+    ends = (ids == EOS).long()
+    return ends.cumsum(dim=1) - ends

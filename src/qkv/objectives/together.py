@@ -1,0 +1,87 @@
+"""Several objectives as one: a weighted sum of their mean losses."""
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from qkv.config import build, to_call
+from qkv.data import Batch
+from qkv.errors import InputError
+from qkv.objectives.objective import Asked, Loss, Objective
+
+
+class Together:
+    """L = sum_i w_i L_i, each L_i a mean over what its own objective counts: "classes + 0.5 * causal_lm".
+
+    The model reads what the first one prepares; what only another prepares is added to it.
+    """
+
+    def __init__(self, parts: Sequence[tuple[float, str, Objective]]) -> None:
+        self.parts = list(parts)
+
+    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
+        asked = [objective.prepare(batch, rng) for _, _, objective in self.parts]
+        inputs = {name: value for one in reversed(asked) for name, value in one.inputs.items()}
+        return Asked(inputs, asked[0].labels, asked[0].count, asked)
+
+    def loss(self, outputs: Any, asked: Asked) -> Loss:
+        """Summed like the first objective's, by whose count it is divided; the others' parts bear their names."""
+        losses = [objective.loss(outputs, one) for (_, _, objective), one in zip(self.parts, asked.parts, strict=True)]
+        total, figures = torch.zeros_like(losses[0].total), dict(losses[0].parts)
+        for i, ((weight, name, _), one, loss) in enumerate(zip(self.parts, asked.parts, losses, strict=True)):
+            scale = asked.count / max(1, one.count)
+            total = total + weight * scale * loss.total
+            figures[f"{name}_loss"] = loss.total.detach() * scale
+            if i:
+                figures |= {f"{name}_{part}": value * scale for part, value in loss.parts.items()}
+        return Loss(total, figures)
+
+
+def build_objective(table: Mapping[str, Any], spec: str) -> Objective:
+    """The objective that a text names: one of the table's, "name(key=value)", or a sum of several with weights."""
+    parts = named_parts(table, spec)
+    return parts[0][2] if len(parts) == 1 and parts[0][0] == 1 else Together(parts)
+
+
+def with_options(table: Mapping[str, Any], spec: str) -> str:
+    """The same objective as a text that gives every option, so that a later default does not change what it says."""
+    return " + ".join(
+        f"{weight} * " * (weight != 1) + to_call(name, vars(objective))
+        for weight, name, objective in named_parts(table, spec)
+    )
+
+
+def named_parts(table: Mapping[str, Any], spec: str) -> list[tuple[float, str, Objective]]:
+    parts = []
+    for weight, text in terms(spec):
+        try:
+            parts.append((weight, text.partition("(")[0], build(table, text)))
+        except ValueError as error:
+            raise error if isinstance(error, InputError) else InputError(f"{text}: {error}") from None
+    return parts
+
+
+def terms(spec: str) -> list[tuple[float, str]]:
+    """'a(x=1) + 0.5 * b' -> [(1.0, 'a(x=1)'), (0.5, 'b')]; nothing is evaluated."""
+    wrong = InputError(
+        f"{spec[:80]!r} names no objective; write name, name(key=value), or a sum: classes + 0.5 * causal_lm"
+    )
+
+    def walk(node: ast.expr) -> list[tuple[float, str]]:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            return walk(node.left) + walk(node.right)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.Constant):
+            weight = node.left.value
+            if not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
+                raise wrong
+            return [(weight * inner, text) for inner, text in walk(node.right)]
+        if isinstance(node, ast.Name | ast.Call):
+            return [(1.0, ast.unparse(node))]
+        raise wrong
+
+    try:
+        return walk(ast.parse(spec, mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise wrong from None

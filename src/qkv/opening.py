@@ -1,0 +1,63 @@
+"""Opening a model folder: `qkv.load` gives what its task makes of it, whatever the task."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv import folder
+from qkv.config import Tree
+from qkv.decoding import Translator
+from qkv.errors import InputError
+from qkv.models import MODELS
+from qkv.tasks import TASKS, Task
+
+
+def load(path: str | Path, device: str = "cpu", **how: Any) -> Any:
+    """The Translator, Generator, Classifier or other thing that a model folder holds; nothing else is needed.
+
+    >>> qkv.load("model").translate("Two dogs play in the snow.")
+    """
+    loaded = open_folder(Path(path), device)
+    return task_in(loaded).open(loaded, **how)
+
+
+def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Translator:
+    """`load`, of a folder that must hold a translator."""
+    found = load(path, device, **how)
+    if not isinstance(found, Translator):
+        raise InputError(f"{path} holds a model of the task {task_in_folder(path)!r}, no translator; use qkv predict")
+    return found
+
+
+def open_folder(path: Path, device: str) -> folder.Loaded:
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise InputError(f"there is no device {device!r} on this machine; use cpu") from None
+    return folder.load(path, device)
+
+
+def task_in(loaded: folder.Loaded) -> Task:
+    """The task of a trained model, with the settings that it remembers of its data."""
+    kind = TASKS[str(loaded.about.get("task", "translate"))]
+    known = {name: value for name, value in loaded.about.items() if name in kind.data_class.__dataclass_fields__}
+    name, _ = folder.origin(loaded.model)
+    return kind(kind.data_class(**known), MODELS[name])
+
+
+def score_files(path: str | Path, *files: str | Path, device: str = "cpu") -> Tree:
+    """What a trained model is worth on files of examples: the figures of its task."""
+    loaded = open_folder(Path(path), device)
+    task = task_in(loaded)
+    if not files:
+        raise InputError(f"no file was given; {task.name} reads {task.files}")
+    examples = list(task.read([Path(file) for file in files]))
+    if not examples:
+        raise InputError(f"there is nothing to score: {', '.join(map(str, files))} has no examples; give at least one")
+    return {"task": task.name, "examples": len(examples), **task.evaluate(loaded, examples)}
+
+
+def task_in_folder(path: str | Path) -> str:
+    """The name of the task that a model folder was trained for."""
+    return str(folder.read_config(Path(path)).get("task", "translate"))

@@ -1,0 +1,232 @@
+"""A corpus: the files of a run, read and examined once, as rows of ids to train on and to validate on."""
+
+import hashlib
+import heapq
+import json
+import random
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from qkv.config import Tree, parse_call
+from qkv.data import RowsOnDisk, write_rows
+from qkv.errors import InputError, nearest
+from qkv.files import replacing, write_json
+from qkv.text.lines import check_file
+from qkv.text.tokenizer import TOKENIZERS, Tokenizer
+
+MOST_HASHES = 100_000  # ten times what a run can hold out: to say what one in ten is, no more need be known
+MEMORY = "examples in memory"  # what stands for a file's name where there is none
+
+Tick = Callable[[int], None]
+Part = Sequence[Path] | Iterable[Any]  # files, or examples
+PARTS = ("train", "valid", "test")
+
+
+@dataclass
+class Found:
+    """What examining some examples has come to: how many were read and kept; for people, what was dropped and why."""
+
+    read: int = 0
+    kept: int = 0
+    findings: list[str] = field(default_factory=list)
+
+
+class Spool:
+    """Examples on their way from files to ids, in a nameless file: they can be read again, and need no memory."""
+
+    def __init__(self, kind: type[Any], place: Path) -> None:
+        self.kind, self.count = kind, 0
+        self.file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="", dir=place if place.is_dir() else None)  # noqa: SIM115
+
+    def add(self, example: Any) -> None:
+        values = list(example) if isinstance(example, tuple) else list(vars(example).values())
+        self.file.write(json.dumps(values) + "\n")
+        self.count += 1
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Any]:
+        self.file.seek(0)
+        return (self.kind(*json.loads(line)) for line in self.file)
+
+
+class Survey:
+    """One reading of everything a run is given: examined, counted, kept in spools; memory does not grow with it."""
+
+    def __init__(self, task: Any, parts: Mapping[str, Part], place: Path, tick: Tick) -> None:
+        self.task = task
+        self.train, self.valid = (Spool(task.example_class, place) for _ in range(2))
+        self.digests: dict[str, str] = {}
+        self.sample: list[tuple[str, ...]] = []  # texts from which sub-words are learned, drawn from the whole
+        self.characters = 0
+        self.found: dict[str, Found] = {}
+        self.has_valid, held_out = is_given(parts["valid"]), set[str]()
+        if are_files(parts["train"]):
+            task.look(checked(parts["train"]))
+        for name in ("valid", "test"):
+            for example in self.examined(name, parts[name], held_out=()):
+                held_out.add(task.key(example))
+                if name == "valid":
+                    self.valid.add(example)
+        if self.has_valid and not self.valid:
+            raise InputError(f"no example to validate on is left of {self.found['valid'].read:,}; give others")
+        smallest, rng = Smallest(MOST_HASHES), random.Random(0)
+        for number, example in enumerate(self.examined("train", parts["train"], held_out)):
+            self.train.add(example)
+            texts = tuple(task.texts(example))
+            self.characters += sum(map(len, texts))
+            if number < task.sample:
+                self.sample.append(texts)
+            elif (slot := rng.randrange(number + 1)) < task.sample:
+                self.sample[slot] = texts
+            smallest.add(hashed("valid", task.key(example)))
+            if number % 1000 == 0:
+                tick(number)
+        if not self.train:
+            raise InputError(f"no example to train on is left of {self.found['train'].read:,}; give others")
+        self.hashes = smallest.sorted()
+
+    def examined(self, name: str, part: Part, held_out: Any) -> Iterator[Any]:
+        """The good examples of a part; what was wrong with the others is in `found` afterwards."""
+        self.found[name] = Found()
+        if is_given(part):
+            yield from self.task.examine(self.read(name, part), held_out, self.found[name], name)
+
+    def read(self, name: str, part: Part) -> Iterator[Any]:
+        if are_files(part):
+            self.digests |= {str(path): digest(path) for path in checked(part)}
+            yield from self.task.read(part)
+            return
+        seen = hashlib.blake2b(digest_size=16)
+        for number, given in enumerate(part, start=1):
+            example = self.task.from_memory(given, f"{name} example {number}")
+            seen.update(repr(example).encode())
+            yield example
+        self.digests[f"{MEMORY}: {name}"] = seen.hexdigest()
+
+    def threshold(self, held_out: int) -> float:
+        """Examples whose key is hashed to at most this are held out: `held_out` keys, one in ten at the most."""
+        if self.has_valid:
+            return -1.0
+        if len(self.hashes) < 2:
+            raise InputError(
+                f"all {len(self.train)} examples have the same {self.task.key_is}, so that none can be held out; "
+                "give --valid files"
+            )
+        return self.hashes[min(held_out, max(1, len(self.hashes) // 10)) - 1]
+
+
+def is_given(part: Part) -> bool:
+    return not (isinstance(part, Sequence) and not part)
+
+
+def are_files(part: Part) -> TypeGuard[Sequence[Path]]:
+    return isinstance(part, Sequence) and bool(part) and all(isinstance(one, Path) for one in part)
+
+
+def checked(paths: Sequence[Path]) -> Sequence[Path]:
+    """Files that are there and can be read."""
+    for path in paths:
+        check_file(path)
+    return paths
+
+
+def learn_tokenizer(c: Any, sample: Iterable[Iterable[str]], start: Tokenizer | None = None) -> Tokenizer:
+    """Sub-words of all texts of a sample, of both sides of pairs together; or a tokenizer.json that is given; or those
+    of the model to start from, perhaps with some more."""
+    if start is not None:
+        texts = (text for several in sample for text in several)
+        return start.grow(texts, len(start) + c.grow) if c.grow else start
+    if Path(c.tokenizer).suffix == ".json":
+        return Tokenizer.load(Path(c.tokenizer))
+    if (name := parse_call(c.tokenizer)[0]) not in TOKENIZERS:
+        raise InputError(f"unknown tokenizer {name!r}; {nearest(name, TOKENIZERS)}, or give a tokenizer.json")
+    texts = (text for several in sample for text in several)
+    return Tokenizer.train(texts, kind=c.tokenizer, vocab_size=c.vocab_size)
+
+
+class Corpus:
+    """A folder of rows with their tokenizer, what the model must remember of the data, and what was found in it."""
+
+    def __init__(self, folder: Path, tree: Tree) -> None:
+        self.folder, self.facts = folder, dict(tree["facts"])
+        self.digests: dict[str, str] = tree["digests"]
+        self.tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        self.train, self.valid = (RowsOnDisk.open(folder / name, self.tokenizer.fingerprint) for name in PARTS[:2])
+
+    @classmethod
+    def open(cls, folder: Path) -> "Corpus":
+        try:
+            tree = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+            return cls(folder, tree)
+        except (OSError, ValueError, KeyError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                f"{folder} holds no corpus that this qkv can read; begin anew with --restart, or give a new --out"
+            ) from None
+
+    @classmethod
+    def write(cls, folder: Path, task: Any, survey: Survey, tokenizer: Tokenizer, facts: Tree, tick: Tick) -> "Corpus":
+        """Encode everything. Without validation files, some examples are held out: those whose keys are hashed lowest,
+        so that all of one key fall on the same side, and the same ones in every run."""
+        if not survey.has_valid:  # a survey may be written more than once
+            survey.valid = Spool(task.example_class, folder.parent)
+        valid = survey.valid
+        how: Tree = {
+            "columns": task.columns, "vocab_size": len(tokenizer), "fingerprint": tokenizer.fingerprint,
+            "longest": task.longest, "unique": task.unique, "in_order": task.in_order,
+        }  # fmt: skip
+        with replacing(folder) as partial:
+            partial.mkdir(parents=True)
+            tokenizer.save(partial / "tokenizer.json")
+            kept = task.parted(survey.train, survey, valid.add) if not survey.has_valid else iter(survey.train)
+            rows = task.rows(kept, tokenizer, facts)
+            write_rows(partial / "train", rows, count=len(survey.train), progress=tick, **how)
+            try:
+                write_rows(partial / "valid", task.rows(valid, tokenizer, facts), count=len(valid), **how)
+            except InputError as error:
+                raise InputError(f"to validate: {error}") from None
+            with (partial / "valid.jsonl").open("w", encoding="utf-8") as file:
+                valid.file.seek(0)
+                file.writelines(valid.file)
+            write_json(partial / "corpus.json", {"facts": facts, "digests": survey.digests})
+        return cls.open(folder)
+
+    def valid_examples(self, kind: type[Any], most: int | None = None) -> list[Any]:
+        """The first examples to validate on, as they were read."""
+        with (self.folder / "valid.jsonl").open(encoding="utf-8") as file:
+            return [kind(*json.loads(line)) for line in islice(file, most)]
+
+
+def hashed(purpose: str, text: str) -> float:
+    """A number from 0 to 1 that depends on the text alone; each purpose has numbers of its own."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=purpose.encode()).digest()) / 2**64
+
+
+class Smallest:
+    """The `most` smallest different numbers of a stream."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.kept, self.heap = most, set[float](), list[float]()
+
+    def add(self, number: float) -> None:
+        if number in self.kept or (len(self.heap) == self.most and number >= -self.heap[0]):
+            return
+        self.kept.add(number)
+        heapq.heappush(self.heap, -number)
+        if len(self.heap) > self.most:
+            self.kept.remove(-heapq.heappop(self.heap))
+
+    def sorted(self) -> list[float]:
+        return sorted(self.kept)
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]

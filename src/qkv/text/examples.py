@@ -1,0 +1,54 @@
+"""What the readers yield, one class for each shape of data. `place` says where it stands: "train.en line 17"."""
+
+from typing import NamedTuple
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation."""
+
+    source: str
+    target: str
+    place: str
+
+
+class Text(NamedTuple):
+    """A document, or one piece of a long one: joined, the pieces are the document to the letter."""
+
+    text: str
+    place: str
+    begins: bool  # a document; False in the pieces that go on with one
+
+
+class Labelled(NamedTuple):
+    """A text with its class."""
+
+    label: str
+    text: str
+    place: str
+
+
+class LabelledPair(NamedTuple):
+    """Two texts with their class, or with a number as it is written: how alike they are, for example."""
+
+    first: str
+    second: str
+    label: str
+    place: str
+
+
+class Tagged(NamedTuple):
+    """A sentence as words, and the tag of each."""
+
+    words: list[str]
+    tags: list[str]
+    place: str
+
+
+class SpanQuestion(NamedTuple):
+    """A question about a text, and its answers: where each begins in the text, and what it says."""
+
+    context: str
+    question: str
+    answers: list[tuple[int, str]]
+    identity: str
+    place: str

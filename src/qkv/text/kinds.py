@@ -1,0 +1,248 @@
+"""The kinds of tokenizer: how each writes text with tokens, and how it learns them.
+
+A kind is what stands around a trained model of the `tokenizers` library in a tokenizer.json (the frame: normaliser,
+pre-tokenizer, decoder), and the way that such a model is learned.
+"""
+
+import itertools
+import json
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import tokenizers
+from tokenizers import models, trainers
+
+from qkv.errors import InputError
+from qkv.text.learning import NOTHING, Tree, by_id, checked, frequent, numbered, ranked, train
+
+PAD, BOS, EOS, UNK = range(4)
+SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # the spelling that the library's byte fallback looks for
+RESERVED = SPECIALS + BYTES
+
+# Each alternative is one kind of character, so no piece can spell "<s>" or "<0x41>". None of them can
+# backtrack: the time is linear in the text.
+PATTERN = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+"
+LONGEST_PIECE = 16  # characters; SentencePiece's max_sentencepiece_length
+
+
+def make_frame(normalizer: Tree | None, pre_tokenizer: Tree | None, *decoders: Tree) -> Tree:
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": None,
+        "decoder": {"type": "Sequence", "decoders": list(decoders)},
+    }
+
+
+def printable_bytes() -> list[str]:
+    """One printable character for each byte, as GPT-2 writes them in its vocabulary: "A" is itself, a space is "Ġ"."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+PRINTABLE = printable_bytes()
+BYTE_OF = {character: byte for byte, character in enumerate(PRINTABLE)}
+
+
+class Kind:
+    """What the kinds have in common; by itself none."""
+
+    type: ClassVar[str]  # of the model in tokenizer.json
+    reserved: ClassVar[list[str]] = RESERVED  # the tokens of the first ids
+    frame: Tree
+    is_composed = False  # whether text is put into its composed form (NFC) first
+    prefix = ""  # what the frame puts before a text
+    has_words = True  # whether the space before a word belongs to it
+
+    def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
+        """The "model" of a tokenizer.json: the reserved tokens, and at most `room` that are learned."""
+        raise NotImplementedError
+
+    def compose(self, text: str) -> str:
+        # The library's own NFC follows an older Unicode, so that it leaves newer scripts as they are.
+        return unicodedata.normalize("NFC", text) if self.is_composed else text
+
+    def spell(self, token: str) -> str:
+        """What a token writes, for people."""
+        return token
+
+
+class Spaced(Kind):
+    """A space stays inside the token of the word that it precedes, and one is put before each text; a character that
+    training never saw becomes its bytes."""
+
+    is_composed = True
+    prefix = " "
+    frame = make_frame(
+        {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Prepend", "prepend": " "}]},
+        {"type": "Split", "pattern": {"Regex": PATTERN}, "behavior": "Isolated", "invert": False},
+        {"type": "ByteFallback"},
+        {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+    )
+
+
+class BPE(Spaced):
+    """Byte-pair encoding (Sennrich et al. 2016, section 3.2): merge the most frequent pair, again and again."""
+
+    type = "BPE"
+
+    def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
+        trainer = trainers.BpeTrainer(
+            vocab_size=room, show_progress=False, initial_alphabet=alphabet, max_token_length=LONGEST_PIECE
+        )
+        with frequent(map(self.compose, checked(texts)), alphabet, room // 2) as spooled:
+            learned = train(self.frame, models.BPE(), trainer, spooled)
+        vocab = numbered(reserved + by_id(learned))
+        return {**learned, "unk_token": SPECIALS[UNK], "byte_fallback": True, "vocab": vocab}
+
+
+class Unigram(Spaced):
+    """Unigram language model (Kudo 2018, section 3.2): of many candidates, keep those that explain the text best."""
+
+    type = "Unigram"
+
+    def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
+        trainer = trainers.UnigramTrainer(
+            vocab_size=room, show_progress=False, initial_alphabet=alphabet, special_tokens=[],
+            max_piece_length=LONGEST_PIECE,
+        )  # fmt: skip
+        with frequent(map(self.compose, checked(texts)), alphabet, room // 2) as spooled:
+            scores = dict(train(self.frame, models.Unigram(), trainer, spooled)["vocab"])
+        # The library adds its float sums in the order of a hash table, and spaces the rarest characters 0.0001 apart in
+        # that order too. Rounding, and one score for those characters, make every run the same.
+        lowest = min(scores.values())
+        near = lowest + 0.0001 * (1 + sum(len(piece) == 1 for piece in scores))
+        scores = {
+            piece: round(lowest if len(piece) == 1 and score <= near else score, 4) for piece, score in scores.items()
+        }
+        learned = sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))
+        vocab = [[piece, 0.0] for piece in reserved] + [[piece, score] for piece, score in learned]
+        return {"type": "Unigram", "unk_id": UNK, "vocab": vocab, "byte_fallback": True}
+
+
+class ByteBPE(Kind):
+    """GPT-2 (Radford et al. 2019, section 2.2): BPE over the bytes of UTF-8, within words as its pattern finds them."""
+
+    type = "BPE"
+    reserved = SPECIALS + PRINTABLE
+    frame = make_frame(
+        None,
+        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+    )
+
+    def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
+        if alphabet:
+            raise InputError("byte_bpe writes every character with its bytes and takes no alphabet; leave it out")
+        trainer = trainers.BpeTrainer(vocab_size=room + len(PRINTABLE), show_progress=False, initial_alphabet=PRINTABLE)
+        learned = train(self.frame, models.BPE(), trainer, checked(texts))
+        return {**learned, "vocab": numbered(reserved + [piece for piece in by_id(learned) if piece not in BYTE_OF])}
+
+    def spell(self, token: str) -> str:
+        """Bytes that are no whole character are written as <0xE4>."""
+        text = bytes(BYTE_OF[character] for character in token).decode(errors="surrogateescape")
+        return "".join(BYTES[ord(c) - 0xDC00] if "\udc80" <= c <= "\udcff" else c for c in text)
+
+
+class WordPiece(Kind):
+    """BERT's (Devlin et al. 2019, section 3): words are taken apart greedily, the longest piece first; "##" marks the
+    pieces that go on with a word. Not lossless: spaces and, in lower case, accents are gone, and a word with a letter
+    that training never saw is <unk>.
+
+    Differs: the pieces are learned by merging frequent pairs, as in the `tokenizers` library; BERT's learner was never
+    published.
+    """
+
+    type = "WordPiece"
+    reserved = SPECIALS
+
+    def __init__(self, *, lowercase: bool = True) -> None:
+        self.frame = make_frame(
+            {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+             "lowercase": lowercase},
+            {"type": "BertPreTokenizer"},
+            {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        )  # fmt: skip
+
+    def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
+        words, letters, inner = Counter[str](), Counter[str](), set(alphabet)
+        rust = tokenizers.Tokenizer.from_str(json.dumps({**self.frame, "model": NOTHING}))
+        for text in checked(texts):
+            words.update(word for word, _ in rust.pre_tokenizer.pre_tokenize_str(rust.normalizer.normalize_str(text)))
+        for word, count in words.items():
+            letters.update({letter: word.count(letter) * count for letter in set(word)})
+            inner.update(word[1:])
+        forms = (
+            form for letter in ranked(letters, alphabet) for form in (letter, f"##{letter}")[: 1 + (letter in inner)]
+        )
+        kept = set(itertools.islice(forms, max(room // 2, 2 * len(alphabet))))
+        # In the library the order of the letters inside words, which decides between pairs of equal count, is that of a
+        # hash table; unless they are there before.
+        trainer = trainers.BpeTrainer(
+            vocab_size=room, show_progress=False, initial_alphabet=alphabet, continuing_subword_prefix="##",
+            special_tokens=sorted(form for form in kept if len(form) > 1),
+        )  # fmt: skip
+        known = (word for word in words if word[0] in kept and kept.issuperset(f"##{letter}" for letter in word[1:]))
+        split = {**self.frame, "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"}}
+        learned = train(split, models.BPE(), trainer, (" ".join([word] * words[word]) for word in known))
+        vocab = numbered(reserved + by_id(learned))
+        return {
+            "type": "WordPiece", "unk_token": SPECIALS[UNK], "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100, "vocab": vocab,
+        }  # fmt: skip
+
+
+class Characters(Kind):
+    """Each character is a token: all of the text's, or the most frequent that have room; others become their bytes."""
+
+    type = "BPE"
+    frame = make_frame(None, None, {"type": "ByteFallback"}, {"type": "Fuse"})
+    has_words = False
+
+    def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
+        counts: Counter[str] = Counter()
+        for text in checked(texts):
+            counts.update(text)
+        vocab = numbered(reserved + ranked(counts, alphabet)[:room])
+        model = json.loads(tokenizers.Tokenizer(models.BPE()).to_str())["model"]
+        return {**model, "unk_token": SPECIALS[UNK], "byte_fallback": True, "vocab": vocab}
+
+
+# By the name that settings and `Tokenizer.train` take.
+TOKENIZERS: dict[str, type[Kind]] = {
+    "bpe": BPE,
+    "unigram": Unigram,
+    "byte_bpe": ByteBPE,
+    "wordpiece": WordPiece,
+    "characters": Characters,
+}
+
+
+def named_specials(names: Sequence[str], first: int) -> list[Tree]:
+    """The "added_tokens" of a tokenizer.json: special tokens with names of their own, in the ids from `first` on."""
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return [{"id": number, "content": name, **flags} for number, name in enumerate(names, start=first)]
+
+
+def kind_of(tree: Any) -> Kind | None:
+    """The kind of a tokenizer.json that `Tokenizer.train` wrote, or None if others did."""
+    try:
+        model, names = tree["model"], [token["content"] for token in tree["added_tokens"]]
+        vocab = list(model["vocab"] if isinstance(model["vocab"], dict) else dict(model["vocab"]))
+        for kind in (BPE(), Unigram(), ByteBPE(), WordPiece(), WordPiece(lowercase=False), Characters()):
+            whole = {**kind.frame, "added_tokens": named_specials(names, len(kind.reserved)), "model": model}
+            first = kind.reserved + names
+            if model["type"] == kind.type and tree == whole and vocab[: len(first)] == first:
+                return kind
+    except (TypeError, ValueError, LookupError):
+        pass
+    return None

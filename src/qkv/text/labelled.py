@@ -1,0 +1,68 @@
+"""Texts with a label, and pairs of texts with a label or a number, out of tables, JSON lines and treebanks."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from qkv.errors import InputError
+from qkv.text.conllu import read_conllu
+from qkv.text.examples import Labelled, LabelledPair
+from qkv.text.fields import Fields
+from qkv.text.sentences import split_sentences
+
+BORDER = "|||"  # between sentences, where the data itself marks them
+BREAK = "<br>"  # a line break that web pages leave in text
+
+LABELLED_FIELDS = Fields({"label": ["label"], "text": ["text", "sentence"]}, "a label, {} and a text")
+LABELLED_PAIR_FIELDS = Fields(
+    {  # as GLUE's tasks and SNLI name them
+        "first text": ["sentence1", "premise", "question1", "question", "#1 string"],
+        "second text": ["sentence2", "hypothesis", "question2", "sentence", "#2 string"],
+        "label": ["label", "gold_label", "score", "quality", "is_duplicate"],
+    },
+    "two texts and a label with {} between them",
+)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text: as it marks them itself with |||, or else by their ends and line breaks."""
+    parts = text.split(BORDER) if BORDER in text else split_sentences(text.replace(BREAK, "\n\n"))
+    return [part.strip() for part in parts if part.strip()]
+
+
+def read_labelled_records(path: Path) -> Iterator[Labelled]:
+    """A first line with the cells `label` and `text` names the columns of a table; without one, each line has two, the
+    label and the text."""
+    for place, (label, text) in LABELLED_FIELDS.read(path):
+        if not sentences(text):
+            raise InputError(f"{place} has no text; give each line a label and a text")
+        yield Labelled(label, text, place)
+
+
+def read_labelled_pair_records(path: Path) -> Iterator[LabelledPair]:
+    """A first line may name the columns of a table; without one, each line has three cells: two texts and a label."""
+    for place, (first, second, label) in LABELLED_PAIR_FIELDS.read(path):
+        yield LabelledPair(first, second, label, place)
+
+
+def read_treebank(path: Path) -> Iterator[Labelled]:
+    """The documents of a CoNLL-U file, as the English Web Treebank marks them: a line "# newdoc id = genre-name" begins
+    each, and its genre is the label. Sentences are the treebank's own."""
+    label, place, texts = "", "", list[str]()
+    for sentence in read_conllu(path):
+        name = sentence.comments.get("newdoc id")
+        if name is None and not label:
+            raise InputError(f"{sentence.place} is of no document; begin each with a line # newdoc id = label-name")
+        if name is not None:
+            if texts:
+                yield Labelled(label, _mark(texts), place)
+            label, place, texts = name.partition("-")[0] if "-" in name else "", sentence.place, []
+            if not label:
+                raise InputError(f"{place} begins the document {name!r}, which has no label; name it label-name")
+        texts.append(sentence.comments.get("text") or " ".join(sentence.words))
+    if texts:
+        yield Labelled(label, _mark(texts), place)
+
+
+def _mark(texts: list[str]) -> str:
+    """Sentences as one text that marks them itself; the mark at the end tells one sentence from an unmarked text."""
+    return "".join(f"{text} {BORDER} " for text in texts).rstrip()

@@ -1,0 +1,45 @@
+"""Questions whose answers are parts of a text, as SQuAD v1.1 writes them (Rajpurkar et al. 2016)."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from qkv.errors import InputError
+from qkv.text.examples import SpanQuestion
+from qkv.text.lines import read_characters
+
+SHAPE = (
+    'give a file of the form {"data": [{"paragraphs": [{"context": "...", "qas": [{"id": "...", "question": "...", '
+    '"answers": [{"answer_start": 0, "text": "..."}]}]}]}]}'
+)
+
+
+def read_squad(path: Path) -> Iterator[SpanQuestion]:
+    """The questions of a file, which is one JSON object and so is read whole. A question may have several answers, or
+    none, as in a test set."""
+    try:
+        articles = json.loads("".join(read_characters(path)))["data"]
+        paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
+        asked = [(paragraph["context"], qa) for paragraph in paragraphs for qa in paragraph["qas"]]
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is not valid JSON ({error}); {SHAPE}") from None
+    except (TypeError, ValueError, LookupError, RecursionError):
+        raise InputError(f"{path} is not SQuAD's JSON; {SHAPE}") from None
+    return (_question(path, number, context, qa) for number, (context, qa) in enumerate(asked, start=1))
+
+
+def _question(path: Path, number: int, context: Any, qa: Any) -> SpanQuestion:
+    try:
+        identity, question = str(qa["id"]), qa["question"]
+        answers = [(answer["answer_start"], answer["text"]) for answer in qa.get("answers", [])]
+        wrong = [(at, text) for at, text in answers if at < 0 or not text or context[at : at + len(text)] != text]
+        (context + question).encode()  # both are text
+    except (TypeError, ValueError, LookupError, AttributeError):
+        raise InputError(f"{path}: its question {number} is not of SQuAD's form; {SHAPE}") from None
+    for at, text in wrong:
+        raise InputError(
+            f"{path} question {identity} has the answer {text[:40]!r} at character {at}, where its context has "
+            f"{context[max(at, 0) :][:40]!r}; count characters from 0"
+        )
+    return SpanQuestion(context, question, answers, identity, f"{path} question {identity}")

@@ -1,0 +1,116 @@
+"""What a run tells: to people what it does and how long it takes, to its log everything, at the end what it came to."""
+
+import json
+import math
+from typing import Any
+
+from qkv.errors import InputError
+from qkv.evaluation import FIGURES, in_words
+from qkv.files import write_json
+from qkv.folder import RunFolder
+from qkv.models import count_parameters
+from qkv.tasks import Task
+from qkv.training.display import Display, duration
+from qkv.training.log import Log
+from qkv.training.settings import Settings
+from qkv.training.trainer import Trainer
+
+
+class Teller:
+    """Sentences about one run, and the events of its trainer passed on."""
+
+    log: Log
+
+    def __init__(self, display: Display, folder: RunFolder, task: Task, settings: Settings) -> None:
+        self.display, self.say, self.folder, self.task, self.settings = display, display.say, folder, task, settings
+        display.unit = task.speed
+
+    def announce(self, trainer: Trainer, counted: str, went_on: bool) -> None:
+        self.trainer = t = trainer
+        model: Any = t.model
+        self.say(f"{counted}; {self.settings.model.vocab_size:,} sub-words")
+        self.say(
+            f"{self.settings.architecture} of {count_parameters(model) / 1e6:.1f} M parameters ({model.sizes()}), "
+            f"batches of {self.settings.data.batch_tokens:,} tokens, on {t.device} in "
+            f"{str(t.precision).removeprefix('torch.')}"
+        )
+        if went_on:
+            self.say(f"going on from step {t.now.step:,} ({duration(t.now.seconds)} of training so far)")
+        self.pace = t.probe() * t.c.accumulate
+        self.say(f"limits: {self.limits()}; {self.plan()}. Settings and log are in {self.folder.place}")
+
+    def limits(self) -> str:
+        c = self.trainer.c
+        said = [f"{c.epochs:g} epochs"] * bool(c.epochs) + [f"{c.steps:,} steps"] * bool(c.steps)
+        said += [f"{c.minutes:g} minutes"] * bool(c.minutes)
+        said += [f"{c.patience} validations without a better one"] * bool(c.patience)
+        return ", ".join(said) or "none (Ctrl-C stops and saves)"
+
+    def plan(self) -> str:
+        left = self.left(measured=False)
+        return (
+            f"about {duration(left)} at {self.pace:.2f} s a step" if left is not None else f"{self.pace:.2f} s a step"
+        )
+
+    def left(self, measured: bool = True) -> float | None:
+        """Seconds to the nearest limit: by what the run has taken so far, or by the pace of the first batches."""
+        t, c = self.trainer, self.trainer.c
+        if measured and (done := t.progress()) > 0.02:
+            return t.now.seconds * (1 - done) / done
+        per_epoch = t.batches.count(0) / c.accumulate
+        options = [(c.steps - t.now.step) * self.pace] if c.steps else []
+        options += [(c.epochs - t.epoch()) * per_epoch * self.pace] if c.epochs else []
+        options += [c.minutes * 60 - t.now.seconds] if c.minutes else []
+        nearest = min(options, default=math.inf)
+        return max(0.0, nearest) if math.isfinite(nearest) else None
+
+    def event(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "note":
+            self.say(event["text"])
+            return
+        self.log.event(event)
+        if kind == "train":
+            self.display.step(event, self.trainer.progress(), self.left())
+        elif kind == "valid":
+            self.display.validated(event)
+            self.log.draw(at_least=30)
+        elif kind == "bad":
+            self.say(
+                f"step {event['step']:,}: the loss is not a number; batch left out "
+                f"({event['count']} so far, its rows are in the log)"
+            )
+        elif kind == "rollback":
+            self.say(
+                f"step {event['step']:,}: again and again not a number; back to the weights of step {event['to']:,}"
+            )
+
+    def summary(self, stopped: str) -> None:
+        t, out = self.trainer, self.folder.out
+        if problem := self.log.draw():
+            self.say(f"no picture of the curves: {problem}")
+        if stopped == "interrupted":
+            self.say(f"stopped at step {t.now.step:,}, all saved; the same command goes on from here")
+            return
+        if t.now.best is None:
+            raise InputError(
+                f"no validation gave a number, so there is no model of this run in {out}; begin anew with "
+                "--restart and a lower --training.learning-rate"
+            )
+        self.say(f"done: {stopped}, after {t.now.step:,} steps in {duration(t.now.seconds)}")
+        self.say(f"the best weights (step {t.now.best_step:,}) are in {out}; try: {self.task.asks} --model {out}")
+        if self.folder.baselines.exists():
+            self.beside_baselines()
+
+    def beside_baselines(self) -> None:
+        """Print the result beside the baselines, and write both to results.json in the model folder."""
+        baselines = json.loads(self.folder.baselines.read_text(encoding="utf-8"))
+        now, best = self.trainer.now, self.log.best
+        results = {"task": self.task.name, "valid": best, "baselines": baselines}
+        write_json(self.folder.results, {**results, "steps": now.step, "minutes": round(now.seconds / 60, 2)})
+        figure, score = FIGURES[self.task.score], self.task.score
+        self.say(f"{figure.title} on what was held out, beside baselines from the same training data:")
+        for name, value in {"this model": best.get(score, math.nan), **baselines}.items():
+            self.say(f"  {figure.text(value):>7}{figure.after}  {name}")
+        if "macro_f1" in best:
+            self.say(f"this model: {in_words(best)}")

@@ -1,0 +1,69 @@
+"""What many tests need: data that may be there, tiny tokenizers and batches, tensors and weights compared."""
+
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from qkv.data import Batch, RowsInMemory
+from qkv.data.batches import collate
+from qkv.text.tokenizer import Tokenizer
+
+Pairs = list[tuple[str, str]]
+WORDS = ["red", "green", "blue", "cat", "dog", "house", "tree", "bird", "fish", "sun", "moon", "star", "road", "hill"]
+DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def real(*names: str) -> Path:
+    """A file or folder of the real data; the test is skipped where it is absent."""
+    path = DATA.joinpath(*names)
+    if not path.exists():
+        pytest.skip(f"{path} is not there; name the folder of the data sets in QKV_DATA")
+    return path
+
+
+def tokenizer(*texts: str, size: int = 300, kind: str = "bpe") -> Tokenizer:
+    """Sub-words of a few words; what is left of `size` is merged from them."""
+    return Tokenizer.train([" ".join(texts) or "the cat sat on the mat"] * 3, kind=kind, vocab_size=size)
+
+
+def some_pairs(count: int, seed: int = 7) -> Pairs:
+    """Different sentences of made-up words; the other language writes each word, and their order, backwards."""
+    rng = random.Random(seed)
+    sources: dict[str, None] = {}
+    while len(sources) < count:
+        sources[" ".join(rng.choices(WORDS, k=rng.randint(2, 7)))] = None
+    return [(source, source[::-1]) for source in sources]
+
+
+def write_tsv(path: Path, pairs: Pairs) -> Path:
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    return path
+
+
+def batch(*rows: Sequence[Sequence[int]]) -> Batch:
+    """Rows side by side, in the order in which they are given."""
+    return collate(RowsInMemory(rows).shard(0), 0, np.arange(len(rows)))
+
+
+def draw(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Normal numbers, the same for the same seed."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def close(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
+    torch.testing.assert_close(found, expected, atol=atol, rtol=0)
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in model.named_parameters()}
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    """Equal to the bit, name by name."""
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)

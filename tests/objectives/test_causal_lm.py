@@ -1,0 +1,91 @@
+"""Language modelling: against torch's cross-entropy of the same logits, and documents counted by a loop."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kit import batch, close
+from qkv.data import Place, generator
+from qkv.models import GPT2, GPT2Config
+from qkv.objectives import Asked, CausalLM
+from qkv.objectives.causal_lm import documents
+from qkv.text.tokenizer import EOS, PAD
+
+BATCH = batch([[5, 6, 7, EOS, 9, 4]], [[8, EOS, 3]])
+
+
+@pytest.fixture
+def model() -> GPT2:
+    torch.manual_seed(0)
+    return GPT2(GPT2Config(vocab_size=13, d_model=16, n_heads=2, layers=2, max_length=8, dropout=0.0))
+
+
+def prepared(**settings: Any) -> Asked:
+    return CausalLM(**settings).prepare(BATCH, generator(0, Place()))
+
+
+def test_each_token_is_asked_for_after_those_before_it() -> None:
+    asked = prepared()
+    assert asked.inputs.keys() == {"ids"}
+    assert asked.inputs["ids"].tolist() == [[5, 6, 7, EOS, 9], [8, EOS, 3, PAD, PAD]]
+    assert asked.labels.tolist() == [[6, 7, EOS, 9, 4], [EOS, 3, PAD, PAD, PAD]]
+    assert asked.count == 7
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_is_torchs_cross_entropy(model: GPT2, smoothing: float) -> None:
+    """torch spreads e over all V words: its e is V / (V - 1) times ours, which leaves the right word out."""
+    asked = prepared(label_smoothing=smoothing)
+    outputs = model(**asked.inputs)
+    loss = CausalLM(label_smoothing=smoothing).loss(outputs, asked)
+    logits, labels = outputs.logits.flatten(0, 1), asked.labels.flatten()
+    how = {"ignore_index": PAD, "reduction": "sum"}
+    expected = F.cross_entropy(logits, labels, label_smoothing=smoothing * 13 / 12, **how)
+    close(loss.total, expected)
+    close(loss.parts["likelihood"], F.cross_entropy(logits, labels, **how))
+    table = dict(model.named_parameters())
+    found, theirs = (torch.autograd.grad(x, [*table.values()], retain_graph=True) for x in (loss.total, expected))
+    for ours, other in zip(found, theirs, strict=True):
+        close(ours, other)
+
+
+def test_what_a_model_read_beyond_the_labels_is_not_asked_for(model: GPT2) -> None:
+    """As beside a task of its own, which reads the last token too."""
+    asked = prepared()
+    longer = model(BATCH.columns[0])
+    close(CausalLM().loss(longer, asked).total, CausalLM().loss(model(**asked.inputs), asked).total)
+
+
+@given(st.lists(st.lists(st.sampled_from([EOS, 5, 6]), min_size=4, max_size=4), min_size=1, max_size=3))
+def test_documents_are_counted_as_a_loop_does(rows: list[list[int]]) -> None:
+    expected = []
+    for row in rows:
+        number, counted = 0, []
+        for token in row:
+            counted.append(number)
+            number += token == EOS  # its own last token is still of it
+        expected.append(counted)
+    assert documents(torch.tensor(rows)).tolist() == expected
+
+
+def test_documents_that_are_apart_do_not_see_each_other(model: GPT2) -> None:
+    """What stands before a document may change, and nothing of the document's own predictions does."""
+    asked = prepared(apart=True)
+    assert asked.inputs["documents"].tolist() == [[0, 0, 0, 0, 1], [0, 0, 1, 1, 1]]
+    before = model(**asked.inputs).logits
+    changed = asked.inputs["ids"].clone()
+    changed[0, 1] = 11
+    after = model(changed, documents=asked.inputs["documents"]).logits
+    assert torch.equal(before[0, 4], after[0, 4])
+    assert not torch.equal(before[0, 3], after[0, 3])
+    assert not torch.equal(model(**prepared().inputs).logits[0, 4], model(changed).logits[0, 4])  # joined, it does
+
+
+@pytest.mark.parametrize("wrong", [1.0, -0.1, float("nan")])
+def test_smoothing_that_cannot_be_is_refused(wrong: float) -> None:
+    with pytest.raises(ValueError, match="label_smoothing must be at least 0 and below 1"):
+        CausalLM(label_smoothing=wrong)

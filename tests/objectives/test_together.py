@@ -1,0 +1,175 @@
+"""Several objectives as one: a weighted sum of means against a computation by hand; texts that name no objective."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from kit import batch, close
+from qkv.data import Place, generator
+from qkv.errors import InputError
+from qkv.models import GPT2, GPT2Config
+from qkv.objectives import OBJECTIVES, Asked, CausalLM, Classes, Together, Translation, in_full, objective
+from qkv.objectives.together import terms
+
+BATCH = batch([[5, 6, 7, 9], [1]], [[8, 4], [0]], [[10, 11, 12], [1]])
+
+
+class Both:
+    """What a language model gives, and an answer beside it."""
+
+    def __init__(self, outputs: Any, answer: Tensor) -> None:
+        self.outputs, self.answer = outputs, answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.outputs, name)
+
+
+class Headed(nn.Module):
+    """Reads a text, predicts its words, and its class from the mean of all states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = GPT2(GPT2Config(vocab_size=13, d_model=16, n_heads=2, layers=1, max_length=8, dropout=0.0))
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, ids: Tensor) -> Both:
+        outputs = self.body(ids)
+        return Both(outputs, self.head(outputs.hidden.mean(dim=1)))
+
+
+def asked_by(spec: str) -> tuple[Any, Asked]:
+    found = objective(spec)
+    return found, found.prepare(BATCH, generator(0, Place()))
+
+
+def test_the_loss_is_the_weighted_sum_of_the_means() -> None:
+    """3 texts and 6 words to predict: (1/3) sum of classes + (0.5/6) sum of words, by torch's own losses."""
+    model = Headed()
+    together, asked = asked_by("classes + 0.5 * causal_lm")
+    assert asked.inputs.keys() == {"ids"}
+    assert asked.inputs["ids"].shape == (3, 4)  # what the first objective reads
+    assert asked.count == 3
+    outputs = model(**asked.inputs)
+    loss = together.loss(outputs, asked)
+    labels, words = torch.tensor([1, 0, 1]), BATCH.columns[0][:, 1:]
+    of_classes = F.cross_entropy(outputs.answer, labels)
+    of_words = F.cross_entropy(outputs.logits[:, :3].flatten(0, 1), words.flatten(), ignore_index=0)
+    expected = of_classes + 0.5 * of_words
+    close(loss.total / asked.count, expected)
+    close(loss.parts["classes_loss"] / asked.count, of_classes)
+    close(loss.parts["causal_lm_loss"] / asked.count, of_words)
+    close(loss.parts["causal_lm_likelihood"] / asked.count, of_words)
+    assert loss.parts["accuracy"] == (outputs.answer.argmax(1) == labels).sum()
+    parameters = [*model.parameters()]
+    found = torch.autograd.grad(loss.total / asked.count, parameters, retain_graph=True)
+    for ours, theirs in zip(found, torch.autograd.grad(expected, parameters), strict=True):
+        close(ours, theirs)
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (0.0, 2.0), (0.25, 3.0)])
+def test_weights_scale_the_gradients_of_their_parts(weights: tuple[float, float]) -> None:
+    model = Headed()
+    parts = [Classes(), CausalLM()]
+    together = Together([(w, name, one) for w, name, one in zip(weights, ("classes", "causal_lm"), parts, strict=True)])
+    asked = together.prepare(BATCH, generator(0, Place()))
+    parameters = [*model.parameters()]
+
+    def slopes(total: Tensor) -> list[Tensor]:
+        found = torch.autograd.grad(total, parameters, allow_unused=True)
+        return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+
+    expected = [torch.zeros_like(p) for p in parameters]
+    for weight, part in zip(weights, parts, strict=True):
+        own = part.prepare(BATCH, generator(0, Place()))
+        means = slopes(part.loss(model(BATCH.columns[0]), own).total / own.count)
+        expected = [total + weight * slope for total, slope in zip(expected, means, strict=True)]
+    for ours, theirs in zip(slopes(together.loss(model(**asked.inputs), asked).total / 3), expected, strict=True):
+        close(ours, theirs)
+
+
+def test_a_question_of_several_is_moved_whole() -> None:
+    _, asked = asked_by("classes + 0.5 * causal_lm")
+    moved = asked.to("meta")
+    assert moved.inputs["ids"].device.type == "meta"
+    assert [one.device.type for one in moved.labels if isinstance(one, Tensor)] == ["meta"] * 2
+    assert moved.count == asked.count
+
+
+def test_what_a_text_names() -> None:
+    assert objective("translation") == Translation()
+    assert objective("translation(label_smoothing=0.2, smoothing_form='torch')") == Translation(
+        label_smoothing=0.2, smoothing_form="torch"
+    )
+    assert terms("classes") == [(1.0, "classes")]
+    assert terms("classes(label_smoothing=0.1) + 0.5 * causal_lm + 2*heads") == [
+        (1.0, "classes(label_smoothing=0.1)"),
+        (0.5, "causal_lm"),
+        (2.0, "heads"),
+    ]
+    assert terms("0.5 * (classes + 0.5 * causal_lm)") == [(0.5, "classes"), (0.25, "causal_lm")]
+    half = objective("0.5 * classes")
+    assert isinstance(half, Together)
+    assert half.parts == [(0.5, "classes", Classes())]
+
+
+@pytest.mark.parametrize("spec", [*OBJECTIVES, "0.5 * classes", "classes(label_smoothing=0.1) + 2 * causal_lm"])
+def test_a_text_with_every_option_names_the_same(spec: str) -> None:
+    whole = in_full(spec)
+    assert in_full(whole) == whole
+    first, again = (one.parts if isinstance(one, Together) else one for one in (objective(spec), objective(whole)))
+    assert first == again
+    assert in_full("classes + 2 * causal_lm") == (
+        "classes(label_smoothing=0.0) + 2.0 * causal_lm(label_smoothing=0.0, apart=False)"
+    )
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["", " ", "0.5", "classes +", "classes - causal_lm", "classes * 0.5", "classes * causal_lm", "-1 * classes",
+     "1e999 * classes", "'a' * classes", "1j * classes", "classes; heads", "classes\nheads", "[classes]", "x = classes",
+     "lambda: 0", "(" * 500 + "classes" + ")" * 500, "classes.__class__"],
+)  # fmt: skip
+def test_what_names_no_objective_is_refused_in_one_sentence(spec: str) -> None:
+    with pytest.raises(InputError) as caught:
+        objective(spec)
+    assert "names no objective; write name, name(key=value), or a sum: classes + 0.5 * causal_lm" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("clases", "unknown name 'clases'; did you mean 'classes'?"),
+        ("classes + causal_ml", "unknown name 'causal_ml'; did you mean 'causal_lm'?"),
+        ("classes(smoothing=0.1)", "'classes' has no option 'smoothing'; did you mean 'label_smoothing'?"),
+        ("classes + causal_lm(label_smoothing=1.5)", "causal_lm(label_smoothing=1.5): label_smoothing must be at"),
+        ("translation(label_smoothing='much')", "translation(label_smoothing='much'): Input should be a valid number"),
+        ("__import__('os')", "__import__"),
+    ],
+)
+def test_what_an_objective_cannot_be_is_refused(spec: str, told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        objective(spec)
+    assert told in str(caught.value)
+
+
+def test_a_part_that_asks_for_nothing_costs_nothing() -> None:
+    """Texts of one word have no next one: the mean over none is 0, not a number that is not one."""
+    together = objective("classes + causal_lm")
+    asked = together.prepare(batch([[5], [1]], [[8], [0]]), generator(0, Place()))
+    model = Headed()
+    loss = together.loss(model(**asked.inputs), asked)
+    close(loss.total, F.cross_entropy(model(**asked.inputs).answer, torch.tensor([1, 0]), reduction="sum"))
+    assert math.isfinite(loss.total.item())
+
+
+def test_the_table_names_every_objective() -> None:
+    assert list(OBJECTIVES)[:2] == ["translation", "causal_lm"]
+    for name, kind in OBJECTIVES.items():
+        assert isinstance(objective(name), kind)
+        assert (kind.__doc__ or "").split("\n")[0].strip()
