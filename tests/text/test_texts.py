@@ -19,11 +19,13 @@ from qkv.text.tokenizer import Tokenizer
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 NEW_FOLDER_EACH_TIME = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-hard_text = st.text(st.sampled_from(" ab\n\n\u3000é\u2028\r世'1.") | st.characters(exclude_characters="\0"), min_size=1)
+hard_text = st.text(
+    st.sampled_from(" ab\n\n\u3000é\u2028\r世'1.") | st.characters(codec="utf-8", exclude_characters="\0"), min_size=1
+)
 
 
 def write(path: Path, content: str | bytes) -> Path:
-    data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+    data = content if isinstance(content, bytes) else content.encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
 
