@@ -4,6 +4,7 @@ import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 
 from qkv.data import Batch, RowsInMemory
 from qkv.data.batches import collate
-from qkv.text.tokenizer import Tokenizer
+from qkv.objectives import Asked
+from qkv.text.tokenizer import PAD, Tokenizer
 
 Pairs = list[tuple[str, str]]
 WORDS = ["red", "green", "blue", "cat", "dog", "house", "tree", "bird", "fish", "sun", "moon", "star", "road", "hill"]
@@ -49,6 +51,11 @@ def write_tsv(path: Path, pairs: Pairs) -> Path:
 def batch(*rows: Sequence[Sequence[int]]) -> Batch:
     """Rows side by side, in the order in which they are given."""
     return collate(RowsInMemory(rows).shard(0), 0, np.arange(len(rows)))
+
+
+def asked(labels: Tensor, **inputs: Any) -> Asked:
+    """A question to a model whose right answers are these; padding is not asked for."""
+    return Asked(inputs, labels, int((labels != PAD).sum()))
 
 
 def draw(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:

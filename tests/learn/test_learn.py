@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from kit import asked
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Asked, Translation
-from qkv.text.tokenizer import PAD
+from qkv.objectives import Translation
 
 
 def model_of(vocab_size: int, **others: object) -> Transformer:
@@ -20,9 +20,9 @@ def train(model: Transformer, step: int, optimiser: torch.optim.Optimizer, src: 
     for group in optimiser.param_groups:
         group["lr"] = 3e-3 * min(1, (step + 1) / 50)
     objective = Translation(label_smoothing=0.0)
-    asked = Asked({}, tgt[:, 1:], int((tgt[:, 1:] != PAD).sum()))
-    loss = objective.loss(model(src, tgt[:, :-1]), asked)
-    mean = loss.total / asked.count
+    question = asked(tgt[:, 1:])
+    loss = objective.loss(model(src, tgt[:, :-1]), question)
+    mean = loss.total / question.count
     optimiser.zero_grad()
     mean.backward()
     optimiser.step()

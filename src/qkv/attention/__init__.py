@@ -6,7 +6,7 @@ width, F feed-forward width, V vocabulary, W beams.
 
 from qkv.attention.cache import KeyValues
 from qkv.attention.choose import ATTENTIONS, STRUCTURES, build_attention, where_it_can
-from qkv.attention.hard import Choice
+from qkv.attention.hard import Choice, drawing
 from qkv.attention.masks import causal, from_blocked, padding, sentence_numbers
 from qkv.attention.multi_head import AttentionSizes, MultiHead
 from qkv.attention.recording import Maps, recording
@@ -25,6 +25,7 @@ __all__ = [
     "Soft",
     "build_attention",
     "causal",
+    "drawing",
     "from_blocked",
     "padding",
     "recording",
