@@ -67,6 +67,4 @@ def test_the_baselines_of_the_childrens_books_are_those_counted_from_the_words()
     ends = [max(q.candidates, key=lambda word: len(q.document) - q.document[::-1].index(word)) for q in asked]
     right = sum(word == q.answer for word, q in zip(ends, asked, strict=True))
     assert sum(map(last, rows)) == right
-    assert sum(map(most_frequent, rows)) / len(rows) == pytest.approx(
-        0.324, abs=0.02
-    )  # in its SOURCE.md
+    assert sum(map(most_frequent, rows)) / len(rows) == pytest.approx(0.324, abs=0.02)  # in its SOURCE.md
