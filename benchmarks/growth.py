@@ -19,12 +19,13 @@ from typing import Any
 
 import torch
 
+import train
+from apart import Contestant, contestants, race
 from corpus import VOCABULARY, even_batch
 from figures import by_turns, show, spread, table
 from machine import facts
 from memory import measure_apart
 from qkv.models import PRESETS
-from train import Contestant, contestants, race, target_tokens
 from writers import Writer, sentences, writers
 
 LENGTH, TOKENS = 16, 4096  # what stays, where another size changes
@@ -40,8 +41,8 @@ def train_speed(who: list[Contestant], asked: argparse.Namespace, length: int, t
     sizes = {**PRESETS[asked.preset], "vocab_size": vocabulary, "norm": "pre", "max_length": 256}
     batch = even_batch(tokens, length, vocabulary)
     some = [batch] * max(1, 4096 // tokens)
-    seconds, _ = race(sizes, who, batch, some, asked.rounds, torch.get_num_threads())
-    count = target_tokens(some)
+    seconds, _ = race(train.__file__, sizes, who, [batch, *some], asked.rounds, torch.get_num_threads())
+    count = train.target_tokens(some)
     return [{"who": name, "speed": count / median(taken), "spread": spread(taken)} for name, taken in seconds.items()]
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.folder import fill
-from qkv.models import Transformer, TransformerConfig
+from qkv.models import GPT2Config, Transformer, TransformerConfig
 from qkv.positions import Places, Sinusoidal
 from qkv.text.tokenizer import BOS, EOS, PAD
 
@@ -169,4 +170,73 @@ PEERS: dict[str, tuple[str, Callable[[TransformerConfig], tuple[nn.Module, Logit
     "marian": ("transformers", marian_peer),
     "x-transformers": ("x_transformers", x_transformers_peer),
     "eole": ("eole", eole_peer),
+}
+
+
+# -- training a GPT-2: what gives logits (B, T, V) for ids (B, T) ------------------------------------------------------
+
+
+class PlainGPT2(nn.Module):
+    """A GPT-2 written by hand on torch's own layers, with its fused causal attention."""
+
+    def __init__(self, c: GPT2Config) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(c.vocab_size, c.d_model)
+        self.places = nn.Embedding(c.max_length, c.d_model)
+        self.dropout = nn.Dropout(c.dropout)
+        self.blocks = nn.ModuleList(PlainBlock(c) for _ in range(c.layers))
+        self.norm = nn.LayerNorm(c.d_model)
+        self.output = nn.Linear(c.d_model, c.vocab_size, bias=False)
+        self.output.weight = self.tokens.weight
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.dropout(self.tokens(ids) + self.places(torch.arange(ids.size(1))))
+        for block in self.blocks:
+            x = block(x)
+        logits: Tensor = self.output(self.norm(x))
+        return logits
+
+
+class PlainBlock(nn.Module):
+    """Pre-norm attention and feed-forward, each added to what it read."""
+
+    def __init__(self, c: GPT2Config) -> None:
+        super().__init__()
+        self.n_heads, self.dropout = c.n_heads, c.dropout
+        self.norms = nn.ModuleList(nn.LayerNorm(c.d_model) for _ in range(2))
+        self.qkv, self.output = nn.Linear(c.d_model, 3 * c.d_model), nn.Linear(c.d_model, c.d_model)
+        self.expand, self.contract = nn.Linear(c.d_model, 4 * c.d_model), nn.Linear(4 * c.d_model, c.d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        B, T, D = x.shape
+        q, k, v = self.qkv(self.norms[0](x)).view(B, T, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(B, T, D)
+        x = x + F.dropout(self.output(mixed), self.dropout, self.training)
+        inner = F.gelu(self.expand(self.norms[1](x)), approximate="tanh")
+        return x + F.dropout(self.contract(inner), self.dropout, self.training)
+
+
+def plain_gpt2(c: GPT2Config) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+    model = PlainGPT2(c)
+    return model, model
+
+
+def transformers_gpt2(c: GPT2Config) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+    """As it comes, but for the dropout of the attention weights, which the others do not have."""
+    import transformers
+
+    config = transformers.GPT2Config(
+        vocab_size=c.vocab_size, n_positions=c.max_length, n_embd=c.d_model, n_layer=c.layers, n_head=c.n_heads,
+        embd_pdrop=c.dropout, resid_pdrop=c.dropout, attn_pdrop=0.0, attn_implementation="sdpa", use_cache=False,
+    )  # fmt: skip
+    model = transformers.GPT2LMHeadModel(config)
+    return model, lambda ids: model(ids).logits
+
+
+GPT2_PEERS: dict[str, Callable[[GPT2Config], tuple[nn.Module, Callable[[Tensor], Tensor]]]] = {
+    "transformers": transformers_gpt2,
+    "plain loop": plain_gpt2,
 }

@@ -44,7 +44,7 @@ def test_steps_equal_the_model_that_reads_everything_at_once(others: dict[str, A
     lean = LeanTransformer(model)
     src = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0], [11, 12, 13, 2, 0]])
     tgt = torch.randint(4, 40, (3, 40))  # longer than the room that a cache begins with
-    seen = lean.start(src)
+    _, seen = lean.start(src)
     steps = torch.stack([lean.step(tgt[:, t], seen) for t in range(tgt.size(1))], dim=1)
     torch.testing.assert_close(steps, model(src, tgt).logits, rtol=1e-4, atol=1e-4)
 
@@ -57,7 +57,7 @@ def test_beams_that_change_places_and_sentences_that_leave(data: st.DataObject) 
     n, W = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 4))
     src = torch.randint(4, 40, (n, 6), generator=torch.Generator().manual_seed(n))
     src[::2, 4:] = 0
-    seen, sentences = LEAN.start(src), list(range(n))
+    seen, sentences = LEAN.start(src)[1], list(range(n))
     pasts: list[list[list[int]]] = [[[]] for _ in sentences]
     for step in range(6):
         width = len(pasts[0])
@@ -97,7 +97,7 @@ def test_searches_find_the_same(model: Transformer, sources: list[list[int]], pa
 @torch.inference_mode()
 def test_what_no_hypothesis_needs_is_forgotten() -> None:
     """Every step all hypotheses go on from the first: each past has one entry a step, however many were written."""
-    seen = LEAN.start(torch.tensor([[5, 6, 7, 2]]))
+    _, seen = LEAN.start(torch.tensor([[5, 6, 7, 2]]))
     LEAN.step(torch.tensor([4]), seen)
     seen.reorder(torch.zeros(4, dtype=torch.long))
     for _ in range(40):
@@ -140,11 +140,11 @@ def test_compiling_changes_nothing(others: dict[str, Any]) -> None:
     logits = []
     for eager in (6, math.inf):
         lean = LeanTransformer(model, eager=eager)
-        seen, steps = lean.start(src), []
+        seen, steps = lean.start(src)[1], []
         for token in range(5, 17):
             steps.append(lean.step(torch.full((3,), token), seen))
         assert isinstance(lean.decoder, torch.jit.ScriptModule) == (eager == 6)
-        again = lean.start(src)  # the encoder too, and what the cache holds after it
+        _, again = lean.start(src)  # the encoder too, and what the cache holds after it
         steps.append(lean.step(torch.full((3,), 5), again))
         logits.append(torch.stack(steps))
     assert torch.equal(*logits)

@@ -68,12 +68,12 @@ class Masked:
     def __init__(self, model: Transformer, frequent: list[int], lists: Lists) -> None:
         self.model, self.frequent, self.lists = model, frequent, lists
 
-    def start(self, src: Tensor) -> "Masked":
-        self.state = self.model.start(src)
+    def start(self, src: Tensor) -> tuple[Tensor, "Masked"]:
+        first, self.state = self.model.start(src)
         self.may = torch.zeros(len(src), self.model.config.vocab_size, dtype=torch.bool)
         for row, source in enumerate(src.tolist()):
             self.may[row, list(allowed(self.frequent, self.lists, [word for word in source if word > UNK]))] = True
-        return self
+        return first, self
 
     def reorder(self, rows: Tensor) -> None:
         self.state.reorder(rows)

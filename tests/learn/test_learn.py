@@ -50,7 +50,7 @@ def sequences(rows: int, generator: torch.Generator) -> Tensor:
 @torch.no_grad()
 def write(model: Transformer, src: Tensor) -> Tensor:
     """From the first symbol on, each next one is the most probable."""
-    state, tokens = model.start(src), src[:, :1]
+    state, tokens = model.start(src)[1], src[:, :1]
     while tokens.size(1) < src.size(1):
         tokens = torch.cat((tokens, model.step(tokens[:, -1], state).argmax(-1, keepdim=True)), dim=1)
     return tokens

@@ -93,7 +93,7 @@ def test_every_call_is_kept_in_order(model: Transformer, pair: tuple[Tensor, Ten
     with record_attention(model) as whole:
         model(src, tgt)
     with record_attention(model) as maps:
-        state = model.start(src)
+        _, state = model.start(src)
         for t in range(T):
             model.step(tgt[:, t], state)
     name = "decoder.blocks.1.memory_attention"

@@ -275,14 +275,14 @@ def test_a_row_alone_equals_the_row_in_a_batch(model: Convolutional, src: Tensor
 
 
 def test_one_token_at_a_time_equals_all_at_once(model: Convolutional, src: Tensor, tgt: Tensor) -> None:
-    state = model.start(src)
+    _, state = model.start(src)
     steps = torch.stack([model.step(tgt[:, t], state) for t in range(T)], dim=1)
     close(steps, model(src, tgt).logits)
     assert [tail.x.shape for tail in state.tails] == [(B, 2, 8), (B, 4, 8), (B, 8, 8)]
 
 
 def test_a_reordered_state_goes_on_with_other_rows(model: Convolutional, src: Tensor, tgt: Tensor) -> None:
-    state, rows = model.start(src), torch.tensor([2, 0, 0, 3, 1])
+    state, rows = model.start(src)[1], torch.tensor([2, 0, 0, 3, 1])
     for t in range(3):
         model.step(tgt[:, t], state)
     state.reorder(rows)
@@ -327,7 +327,7 @@ def test_half_the_bits_will_do(attention: str, length: int, tgt: Tensor) -> None
     with torch.autocast("cpu", torch.bfloat16):
         outputs = model(src, tgt)
         loss = Translation().loss(outputs, tgt.roll(-1, 1)).total
-        state = model.start(src)
+        _, state = model.start(src)
         steps = torch.stack([model.step(tgt[:, t], state) for t in range(T)], dim=1)
         logits = outputs.logits
     loss.backward()

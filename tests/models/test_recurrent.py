@@ -100,7 +100,7 @@ def joined_cell(model: Recurrent) -> nn.LSTMCell:
 @pytest.mark.parametrize("decoder", ["luong", "bahdanau"])
 def test_the_decoder_is_its_papers_equations(decoder: str, src: Tensor, tgt: Tensor) -> None:
     model = make(decoder=decoder, encoder_layers=1, decoder_layers=1)
-    cell, state, hidden = joined_cell(model), model.start(src), model(src, tgt).hidden
+    cell, state, hidden = joined_cell(model), model.start(src)[1], model(src, tgt).hidden
     for row in range(B):
         memory, real, (h, c) = state.memory[row], src[row] != 0, [part[row] for part in state.layers[0]]
         fed = torch.zeros(D)
@@ -133,11 +133,11 @@ def test_the_decoder_starts_from_the_encoders_last_states(
 ) -> None:
     one = make(bidirectional=False, encoder_layers=encoder, decoder_layers=decoder)
     last = one.encode(src)[2]
-    for layer, source in zip(one.start(src).layers, sources, strict=True):
+    for layer, source in zip(one.start(src)[1].layers, sources, strict=True):
         assert all(torch.equal(part, other) for part, other in zip(layer, last[source], strict=True))
     both = make(encoder_layers=encoder, decoder_layers=decoder)
     last = both.encode(src)[2]
-    for layer, source in zip(both.start(src).layers, sources, strict=True):
+    for layer, source in zip(both.start(src)[1].layers, sources, strict=True):
         for part, bridge, forwards, backwards in zip(
             layer, both.bridges, last[2 * source], last[2 * source + 1], strict=True
         ):
@@ -148,9 +148,9 @@ def test_the_decoder_starts_from_the_encoders_last_states(
 def test_without_attention_the_first_state_is_all_that_is_known_of_the_source(src: Tensor, tgt: Tensor) -> None:
     for attention in ("none", "general"):
         model = make(attention=attention)
-        state, at = model.start(src), Places.span(0, T, src.device)
+        state, at = model.start(src)[1], Places.span(0, T, src.device)
         clean = model.decoder(model.target(tgt), state, at.over(state.memory))
-        state = model.start(src)
+        _, state = model.start(src)
         state.memory = 10 * along(state.memory)
         changed = model.decoder(model.target(tgt), state, at.over(state.memory))
         assert torch.equal(changed, clean) == (attention == "none")
@@ -195,7 +195,7 @@ def test_the_future_never_leaks(model: Recurrent, src: Tensor, tgt: Tensor) -> N
 def test_one_token_at_a_time_equals_all_at_once_and_can_be_reordered(
     model: Recurrent, src: Tensor, tgt: Tensor
 ) -> None:
-    state, rows, whole = model.start(src), torch.tensor([2, 0, 0, 3, 1]), model(src, tgt).logits
+    state, rows, whole = model.start(src)[1], torch.tensor([2, 0, 0, 3, 1]), model(src, tgt).logits
     for t in range(3):
         close(model.step(tgt[:, t], state), whole[:, t])
     state.reorder(rows)
@@ -249,7 +249,7 @@ def test_any_attention_over_a_memory_will_do(
     attention: str, others: dict[str, object], src: Tensor, tgt: Tensor
 ) -> None:
     model = make(attention=attention, **others)
-    state, whole = model.start(src), model(src, tgt).logits
+    state, whole = model.start(src)[1], model(src, tgt).logits
     assert whole.isfinite().all()
     close(torch.stack([model.step(tgt[:, t], state) for t in range(T)], dim=1), whole)
 

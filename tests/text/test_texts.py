@@ -150,6 +150,8 @@ def test_memory_stays_flat(tmp_path: Path, unit: str) -> None:
         ("äöü".encode() + b"\xe4\xb8", r"line 1, byte 7 \(0xe4\) is not UTF-8"),
         (b"abcdefg\nabcdefgh\xe4\xb8x", r"line 2, byte 9 \(0xe4\) is not UTF-8"),
         (b"a\r\nbcdefgh\0", r"line 2, byte 8 \(0x00\) is a NUL byte"),
+        (bytes(range(256)), r"line 1, byte 1 \(0x00\) is a NUL byte"),
+        (b"\xff\xfea\0", r"line 1, byte 1 \(0xff\) is not UTF-8"),
         (b"\xef\xbb\xbf\xff", r"line 1, byte 4 \(0xff\) is not UTF-8"),
     ],
 )

@@ -27,7 +27,16 @@ def test_ten_steps_equal_torch() -> None:
     optimizer = build_optimizer(ours, c, torch.device("cpu"), torch.bfloat16)
     reference = [
         torch.optim.Muon(inner, lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(rest, lr=0.01, weight_decay=0.1, betas=(0.9, 0.98), eps=1e-9),
+        torch.optim.AdamW(
+            [
+                {"params": [value for value in rest if value.ndim > 1]},
+                {"params": [value for value in rest if value.ndim == 1], "weight_decay": 0.0},
+            ],
+            lr=0.01,
+            weight_decay=0.1,
+            betas=(0.9, 0.98),
+            eps=1e-9,
+        ),
     ]
     for _ in range(10):
         for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):

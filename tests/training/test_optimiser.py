@@ -29,19 +29,25 @@ def gradients(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None}
 
 
+@pytest.mark.parametrize("what", ["matrices", "all"])
 @pytest.mark.parametrize(("name", "decay"), [("adam", 0.0), ("adam", 0.1), ("adamw", 0.1)])
-def test_ten_steps_equal_torch(workshop: Any, name: str, decay: float) -> None:
+def test_ten_steps_equal_torch(workshop: Any, name: str, decay: float, what: str) -> None:
+    """Norms and biases decay only if all is to."""
     rates = [0.01 * min(step / 4, 1) for step in range(1, 11)]
     trainer = workshop.trainer(
-        model=workshop.model(dropout=0.0), optimizer=name, weight_decay=decay, learning_rate=0.01, clip=0.0,
+        model=workshop.model(dropout=0.0), optimizer=name, weight_decay=decay, decay=what, learning_rate=0.01, clip=0.0,
         schedule="constant(warmup=4)", beta1=0.8, beta2=0.95, epsilon=1e-7,
     )  # fmt: skip
     twin = workshop.model(dropout=0.0)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
-    reference = kind(twin.parameters(), lr=1.0, betas=(0.8, 0.95), eps=1e-7, weight_decay=decay)
+    matrices = [value for value in twin.parameters() if value.ndim > 1]
+    others = [value for value in twin.parameters() if value.ndim == 1]
+    groups = [{"params": matrices}, {"params": others, "weight_decay": decay if what == "all" else 0.0}]
+    reference = kind(groups, lr=1.0, betas=(0.8, 0.95), eps=1e-7, weight_decay=decay)
     for rate, one in zip(rates, trainer.batches.stream(), strict=False):
         trainer.step([one])
-        reference.param_groups[0]["lr"] = rate
+        for group in reference.param_groups:
+            group["lr"] = rate
         reference.zero_grad()
         mean_loss(twin, trainer, [one]).backward()
         reference.step()

@@ -13,14 +13,13 @@ from qkv import folder
 from qkv.data import Buckets
 from qkv.models import Model
 from qkv.objectives import Translation
-from qkv.tasks import measure
 from qkv.tasks.translation import PairsConfig, Translate
 from qkv.training.trainer import Trainer
 
 
 def real_judge(batches: Buckets) -> Callable[[Model], dict[str, float]]:
     """A real validation: the model in evaluation mode, on real batches."""
-    return lambda model: measure(Translate(PairsConfig()), model, Translation(), batches)
+    return lambda model: Translate(PairsConfig()).measure(model, Translation(), batches)
 
 
 def after_run(trainer: Trainer) -> dict[str, Tensor]:

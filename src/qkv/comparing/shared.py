@@ -9,7 +9,8 @@ from typing import Any
 
 from qkv.comparing.plan import Row, laid_over
 from qkv.config import Tree, merge, to_tree
-from qkv.tasks import Corpus, Survey
+from qkv.folder import Loaded
+from qkv.tasks import Corpus, Survey, Task
 from qkv.tasks.corpus import PARTS
 from qkv.training import prepare
 from qkv.training.display import Display
@@ -45,14 +46,15 @@ class Shared:
         tree, _ = laid_over(modern(self.base), row)
         tree.pop("published", None)
         tree = modern(tree, row.name)
+        tree, start = prepare.started(tree, row.name)
         survey = self.survey(tree, row.name)
         tree = prepare.chosen(tree, survey, row.name)
-        bounds = prepare.task(tree, row.name).bounds(complete(tree, row.name).model)
-        corpus = self.corpus(tree, survey, bounds, row.name)
-        settings = complete({**tree, "corpus": str(corpus.folder)}, row.name)
-        number = settings.data.seed + seed
-        tree = merge(tree, {"corpus": str(corpus.folder), "data": {"seed": number}})
-        digest = digest_of(complete(tree, row.name), corpus, search)
+        number = prepare.task(tree, row.name).data.seed + seed
+        tree = merge(tree, {"data": {"seed": number}})
+        settings = complete(tree, row.name)
+        corpus = self.corpus(prepare.task(tree, row.name), survey, settings.model, start)
+        tree["corpus"] = str(corpus.folder)
+        digest = digest_of(settings, corpus, search)
         return Spec(row.name, number, f"{row.folder}-{number}", tree, dict(search), digest)
 
     def survey(self, tree: Tree, where: str) -> Survey:
@@ -64,12 +66,15 @@ class Shared:
             self.surveys[key] = prepare.read(tree, {}, self.out, self.display, where)
         return self.surveys[key]
 
-    def corpus(self, tree: Tree, survey: Survey, bounds: Tree, where: str) -> Corpus:
-        task = prepare.task(tree, where)
-        encoding = {key: value for key, value in to_tree(task.data).items() if key not in ("seed", "batch_tokens")}
+    def corpus(self, task: Task, survey: Survey, model: Any, start: Loaded | None) -> Corpus:
+        """Encoded once for all rows and seeds that are encoded alike."""
+        bounds, tokenizer = task.bounds(model), start.tokenizer if start else None
+        idle = ("batch_tokens",) if task.data.limit else ("batch_tokens", "seed")  # the seed draws what is learned from
+        encoding: Tree = {key: value for key, value in to_tree(task.data).items() if key not in idle}
+        encoding["start"] = tokenizer.fingerprint if tokenizer else ""
         folder = self.out / "corpora" / digest_json([survey.digests, task.name, encoding, bounds])[:16]
         if not folder.exists():
-            tokenizer = prepare.learn_tokenizer(task.data, survey.sample)
+            tokenizer = prepare.learn_tokenizer(task.data, survey.sample, tokenizer)
             facts = {**task.facts(survey, tokenizer), **bounds}
             prepare.write(folder, task, survey, tokenizer, facts, self.display)
         return Corpus.open(folder)

@@ -145,10 +145,10 @@ class OnnxModel:
             raise InputError(f"{folder} is no ONNX export of qkv or is damaged ({reason}); export it again") from None
         self.layers = (len(self.decoder.get_inputs()) - 2) // 4
 
-    def start(self, src: Tensor) -> OnnxState:
-        source = [torch.from_numpy(one) for one in self.encoder.run(None, {"src": src.numpy()})]
-        past = [torch.zeros(len(src), source[0].size(1), 0, source[0].size(3)) for _ in source]
-        return OnnxState(src, source, past)
+    def start(self, given: Tensor) -> tuple[Tensor, OnnxState]:
+        source = [torch.from_numpy(one) for one in self.encoder.run(None, {"src": given.numpy()})]
+        past = [torch.zeros(len(given), source[0].size(1), 0, source[0].size(3)) for _ in source]
+        return given.new_full((len(given),), BOS), OnnxState(given, source, past)
 
     def step(self, tokens: Tensor, state: OnnxState) -> Tensor:
         given = {"tokens": tokens, "src": state.src}

@@ -6,21 +6,21 @@ import torch
 from torch import Tensor
 
 from qkv.decoding.hypothesis import Hypothesis, best, length_penalty, next_log_probabilities
-from qkv.models import Decodable, State
-from qkv.text.tokenizer import BOS, EOS
+from qkv.models import State, Writes
+from qkv.text.tokenizer import EOS
 
 
 @torch.inference_mode()
 def beam_search(
-    model: Decodable, src: Tensor, limits: Sequence[int], *, beam: int, alpha: float = 0.6, no_repeat: int = 0
+    model: Writes, given: Tensor, limits: Sequence[int], *, beam: int, alpha: float = 1.0, no_repeat: int = 0
 ) -> list[list[Hypothesis]]:
-    """The `beam` best hypotheses found for each sentence of src (B, S), best first.
+    """The `beam` best hypotheses found for each sentence that is given (B, S), best first.
 
     At each step the best 2 * beam continuations are looked at: ends among the first `beam` of them are finished, the
     first `beam` that do not end live on. A sentence is done when `beam` hypotheses are finished, or at its limit: it
     never depends on its neighbours. Scores are log p / ((5 + length) / 6)^alpha.
     """
-    search = _Search(model.start(src), src.device, list(limits), beam, alpha)
+    search = _Search(*model.start(given), list(limits), beam, alpha)
     while len(search.sentence):
         logits = model.step(search.tokens[:, -1], search.state)
         search.advance(next_log_probabilities(logits, search.tokens, search.must_end(), no_repeat))
@@ -30,12 +30,12 @@ def beam_search(
 class _Search:
     """Rows of live hypotheses, `width` for each sentence still at work."""
 
-    def __init__(self, state: State, device: torch.device, limits: list[int], beam: int, alpha: float) -> None:
+    def __init__(self, first: Tensor, state: State, limits: list[int], beam: int, alpha: float) -> None:
         self.state, self.limits, self.beam, self.alpha = state, torch.tensor(limits), beam, alpha
         self.soonest = min(limits)
         self.sentence = torch.arange(len(limits))  # (n,)
-        self.tokens = torch.full((len(limits), 1), BOS, device=device)  # (n * width, t)
-        self.total = torch.zeros(len(limits), 1, device=device)  # (n, width): log p of each
+        self.tokens = first[:, None]  # (n * width, t)
+        self.total = torch.zeros(len(limits), 1, device=first.device)  # (n, width): log p of each
         self.finished: list[list[Hypothesis]] = [[] for _ in limits]
 
     def at_limit(self) -> Tensor | None:

@@ -13,7 +13,7 @@ from qkv.decoding.greedy import greedy, sample
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.lean import LeanTransformer
 from qkv.errors import InputError
-from qkv.models import Decodable, Model, Transformer
+from qkv.models import Model, Transformer, Writes
 from qkv.text.tokenizer import EOS, PAD
 
 LITTLE = 2 * 10**7  # multiply-adds of a step up to which one thread is at least as fast as two
@@ -63,7 +63,7 @@ class Native:
     name = "plain"
 
     def __init__(self, model: Model) -> None:
-        self.model, self.decoder = model, cast(Decodable, model)
+        self.model, self.decoder = model, cast(Writes, model)
 
     def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
         limits = longest_targets(sources, self.model.config.max_length)
@@ -87,7 +87,7 @@ class Lean(Native):
 
     name = "native"
 
-    def __init__(self, model: Transformer, decoder: Decodable | None = None) -> None:
+    def __init__(self, model: Transformer, decoder: Writes | None = None) -> None:
         super().__init__(model)
         self.decoder = decoder or LeanTransformer(model)
         sizes = model.config

@@ -14,7 +14,7 @@ from qkv.decoding.beams import Beams, look
 from qkv.layers import ACTIVATIONS, Block, Stack
 from qkv.models import Model, Transformer
 from qkv.positions import Places, Position
-from qkv.text.tokenizer import PAD
+from qkv.text.tokenizer import BOS, PAD
 
 EAGER = 64  # steps that are over before compiling (0.1 to 0.2 s) is
 MOSTLY = 0.95  # the share of real tokens above which packing costs more than it saves
@@ -195,16 +195,16 @@ class LeanTransformer:
         with warnings.catch_warnings(action="ignore"):  # that it will once be no more
             self.encoder, self.decoder = torch.jit.script(self.encoder), torch.jit.script(self.decoder)
 
-    def start(self, src: Tensor) -> Beams:
-        sentences = Sentences(src)
+    def start(self, given: Tensor) -> tuple[Tensor, Beams]:
+        sentences = Sentences(given)
         shape, real, mask = sentences.shape, sentences.real, sentences.mask
-        x = self.encoder(packed(self.source(src, 0), real), shape, real, mask)  # (N, D)
+        x = self.encoder(packed(self.source(given, 0), real), shape, real, mask)  # (N, D)
         memory = padded(self.memory(self.source.norm(x)), shape, real)  # (B, S, L * 2 * H * K)
         memory = memory.view(*shape, self.layers, 2, self.heads, -1).permute(2, 3, 0, 4, 1, 5)
         blocked = sentences.mask
         if blocked is not None:
-            blocked = torch.zeros(len(src), 1, src.size(1)).masked_fill_(~blocked[:, 0], -torch.inf)
-        return Beams(memory.contiguous(), blocked)
+            blocked = torch.zeros(len(given), 1, given.size(1)).masked_fill_(~blocked[:, 0], -torch.inf)
+        return given.new_full((len(given),), BOS), Beams(memory.contiguous(), blocked)
 
     def step(self, tokens: Tensor, seen: Beams) -> Tensor:
         """The last token of each hypothesis (N,) -> logits of the next one (N, V)."""

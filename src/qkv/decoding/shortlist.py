@@ -80,10 +80,11 @@ class Short:
         self.ids, _ = shortlist.of(src)
         self.vocabulary = cast(Sliced, lean.vocabulary).rows(self.ids)
 
-    def start(self, src: Tensor) -> ShortState:
+    def start(self, given: Tensor) -> tuple[Tensor, ShortState]:
         """The sentences that it was made for, in any order, each as often as one likes."""
-        _, may = self.shortlist.of(src)
-        return ShortState(self.lean.start(src), torch.zeros(may.shape).masked_fill_(~may, -torch.inf))
+        _, may = self.shortlist.of(given)
+        first, seen = self.lean.start(given)  # <s> is the same number in every list
+        return first, ShortState(seen, torch.zeros(may.shape).masked_fill_(~may, -torch.inf))
 
     def step(self, tokens: Tensor, state: ShortState) -> Tensor:
         """The last token of each hypothesis (N,) -> logits of the next one (N, U)."""

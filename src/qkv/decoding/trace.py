@@ -12,7 +12,7 @@ from qkv.decoding.engine import Native, Search, padded
 from qkv.decoding.hypothesis import NEVER, Hypothesis, length_penalty
 from qkv.decoding.translator import Scored, Translated, Translator
 from qkv.errors import InputError
-from qkv.models import Model
+from qkv.models import EncoderDecoder, Model
 from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS, Tokenizer
 
@@ -65,7 +65,7 @@ def trace(translator: Translator, text: str, **how: int | float | bool) -> Trace
     if not line:
         raise InputError("there is no text to look at; give a sentence")
     check_fits(translator, line)
-    watched = Watched(translator.model)
+    watched = Watched(cast(EncoderDecoder, translator.model))
     engine = Watching(watched)
     twin = Translator(translator.model, translator.tokenizer, translator.about, engine)
     translated = twin.translate(line, **how)[0]
@@ -148,7 +148,7 @@ class Reordered:
 class Watched:
     """A model between a search and the real one, which writes down what the search asks for."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: EncoderDecoder) -> None:
         self.model, self.config = model, model.config
         self.rounds: list[Round] = []
         self.log_p = torch.empty(0)
@@ -156,9 +156,10 @@ class Watched:
     def parameters(self) -> Iterator[nn.Parameter]:
         return self.model.parameters()
 
-    def start(self, src: Tensor) -> Reordered:
+    def start(self, given: Tensor) -> tuple[Tensor, Reordered]:
         self.rounds = []  # of the last search: a sentence that looped is searched twice
-        return Reordered(self.model.start(src))
+        first, state = self.model.start(given)
+        return first, Reordered(state)
 
     def step(self, tokens: Tensor, state: Reordered) -> Tensor:
         last = tokens.tolist()

@@ -16,7 +16,7 @@ from qkv.decoding.hypothesis import Hypothesis, loops
 from qkv.decoding.workers import Workers, can_fork
 from qkv.errors import InputError
 from qkv.memory import keep_freed_memory
-from qkv.models import Model
+from qkv.models import EncoderDecoder, Model
 from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
 from qkv.text.sentences import split_to_fit
@@ -75,8 +75,9 @@ class Translator:
         except (RuntimeError, AssertionError):
             raise InputError(f"there is no device {device!r} on this machine; use cpu") from None
         loaded = folder.load(Path(path), device)
-        if loaded.model.task != "translate":
-            raise InputError(f"{path} holds a model of the task {loaded.model.task!r}, no translator; use qkv predict")
+        if not isinstance(loaded.model, EncoderDecoder):
+            task = loaded.about.get("task")
+            raise InputError(f"{path} holds a model of the task {task!r}, no translator; use qkv predict")
         translator = cls(loaded.model, loaded.tokenizer, loaded.about, open_engine(engine, Path(path), loaded, device))
         translator.folder = Path(path)
         if device == "cpu":

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from qkv.config import build
+from qkv.errors import InputError
 from qkv.layers.block import Block, Seen, Use
 from qkv.layers.dropout import Dropout
 from qkv.layers.stack_config import StackConfig
@@ -33,6 +34,7 @@ class Stack(nn.Module):
         self.norm_inputs = nn.LayerNorm(c.d_model, c.eps) if norm_inputs else nn.Identity()
         self.dropout = Dropout(c.dropout)
         self.blocks = nn.ModuleList(Block(c, use=use, has_memory=has_memory) for _ in range(layers))
+        self.position_name = c.position
         self.recompute = False  # in training, keep only what passes between blocks: see forward
         self.norm = nn.LayerNorm(c.d_model, c.eps) if c.norm == "pre" else nn.Identity()
 
@@ -41,6 +43,14 @@ class Stack(nn.Module):
         """The one that touches the embeddings."""
         first: Position = self.positions[0]  # type: ignore[assignment]
         return first
+
+    def refuse_trees(self, given: str) -> None:
+        """For a model whose examples, `given`, have no dependency trees."""
+        if self.position.needs_tree:
+            raise InputError(
+                f"{self.position_name!r} needs a dependency tree for each sentence, which {given} do not have; "
+                "use qkv train --task heads, or another position"
+            )
 
     def forward(
         self,

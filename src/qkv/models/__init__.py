@@ -5,15 +5,17 @@ from qkv.models.gpt2 import GPT2, GPT2Config
 from qkv.models.head_finder import HeadFinder, HeadFinderConfig
 from qkv.models.headed import Headed, HeadedOutputs
 from qkv.models.hierarchical import Hierarchical, HierarchicalConfig
-from qkv.models.model import Backbone, Decodable, Model, Outputs, State
+from qkv.models.model import Backbone, CausalBackbone, EncoderDecoder, Model, Outputs, State, Writes
 from qkv.models.reader import Reader, ReaderConfig, Reading
 from qkv.models.recurrent import Recurrent, RecurrentConfig
 from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, count_parameters, parameter_count
+from qkv.models.transformer_encoder import TransformerEncoder
 
 MODELS: dict[str, type[Model]] = {
     "transformer": Transformer,
     "recurrent": Recurrent,
     "convolutional": Convolutional,
+    "transformer_encoder": TransformerEncoder,
     "gpt2": GPT2,
     "hierarchical": Hierarchical,
     "reader": Reader,
@@ -25,9 +27,10 @@ __all__ = [
     "MODELS",
     "PRESETS",
     "Backbone",
+    "CausalBackbone",
     "Convolutional",
     "ConvolutionalConfig",
-    "Decodable",
+    "EncoderDecoder",
     "GPT2Config",
     "HeadFinder",
     "HeadFinderConfig",
@@ -45,6 +48,8 @@ __all__ = [
     "State",
     "Transformer",
     "TransformerConfig",
+    "TransformerEncoder",
+    "Writes",
     "count_parameters",
     "parameter_count",
 ]

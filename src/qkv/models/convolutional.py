@@ -12,8 +12,9 @@ from qkv.config import build, setting
 from qkv.errors import InputError
 from qkv.layers import Convolution, Dropout, Embedding, Gated, Vocabulary, receptive_field
 from qkv.layers.convolution import HALF
-from qkv.models.model import Model, Outputs
+from qkv.models.model import EncoderDecoder, Outputs
 from qkv.positions import POSITIONS, Places, Position
+from qkv.text.tokenizer import BOS
 
 PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no token
 DILATIONS = {"none": (1,), "bytenet": (1, 2, 4, 8)}  # of the layers, repeated; ByteNet: Kalchbrenner et al. 2016
@@ -196,7 +197,7 @@ def check_position(position: Position, name: str) -> None:
         )
 
 
-class Convolutional(Model):
+class Convolutional(EncoderDecoder):
     """Gehring et al. 2017 (ConvS2S), Figure 1: stacked word windows with gates, attention in every decoder layer."""
 
     config_class = ConvolutionalConfig
@@ -233,8 +234,9 @@ class Convolutional(Model):
             keys.register_hook(lambda gradient: gradient * scale)
         return Memory(keys, (keys + embedded) * HALF, padding(src, PAD))
 
-    def start(self, src: Tensor) -> ConvolutionalState:
-        return ConvolutionalState(self.encode(src), self.config.decoder_layers)
+    def start(self, given: Tensor) -> tuple[Tensor, ConvolutionalState]:
+        first = given.new_full((len(given),), BOS)
+        return first, ConvolutionalState(self.encode(given), self.config.decoder_layers)
 
     def step(self, tokens: Tensor, state: ConvolutionalState) -> Tensor:
         at = Places.span(state.length, state.length + 1, tokens.device, causal=True)

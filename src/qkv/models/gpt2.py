@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from qkv.attention import causal
 from qkv.config import setting
-from qkv.errors import InputError
 from qkv.layers import Embedding, Seen, Stack, StackConfig, Vocabulary, init_normal
-from qkv.models.model import Backbone, Outputs
+from qkv.models.model import CausalBackbone, Outputs
 from qkv.positions import Places
 from qkv.text.tokenizer import PAD
 
@@ -64,14 +63,13 @@ class GPT2State:
             seen.reorder(rows)
 
 
-class GPT2(Backbone):
+class GPT2(CausalBackbone):
     """Radford et al. 2019, section 2.3: GPT (Radford et al. 2018) with a norm before each sub-layer and a last one.
 
     Weights are drawn from N(0, 0.02), positions from N(0, 0.01) (the authors' code; transformers draws both alike), and
     what is added to the residuals is drawn smaller by 1 / sqrt(2 layers). The output shares the table of tokens.
     """
 
-    is_causal = True
     config_class = GPT2Config
     presets = PRESETS
     config: GPT2Config
@@ -81,16 +79,11 @@ class GPT2(Backbone):
         c = config
         self.tokens = Embedding(c.vocab_size, c.d_model, scale=1.0)
         self.decoder = Stack(c, layers=c.layers, use="decoder")
-        if self.decoder.position.needs_tree:
-            raise InputError(f"{c.position!r} needs a dependency tree for each sentence, and a running text has none")
+        self.decoder.refuse_trees("running texts")
         self.projection = Vocabulary(c.vocab_size, c.d_model, tied=self.tokens, bias=False)
         init_normal(self, positions=0.01, added=(2 * c.layers) ** -0.5)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Outputs:
-        """Token ids (B, T): for each, what should come next.
-
-        `documents` (B, T) numbers the documents that share a row: none sees another, and each begins at place 0.
-        """
         return Outputs(self.encode(ids, mask=mask, documents=documents), self.projection)
 
     def encode(

@@ -47,7 +47,6 @@ class HeadFinder(Model):
     no search for the best tree: each word chooses its head alone.
     """
 
-    task = "heads"
     config_class = HeadFinderConfig
     presets = PRESETS
     config: HeadFinderConfig
@@ -64,7 +63,7 @@ class HeadFinder(Model):
         init_xavier(self)
         nn.init.zeros_(self.bilinear.weight)  # all heads are equally likely at first
 
-    def forward(self, ids: Tensor, first: Tensor, tree: Tree | None = None) -> Tensor:  # type: ignore[override]
+    def forward(self, ids: Tensor, first: Tensor, tree: Tree | None = None) -> Tensor:
         """Sub-word ids (B, S) and the place of each word's first one (B, T), -1 at padding: scores (B, T, 1 + T).
 
         Column 0 is the root, column j the j-th word. `tree` holds a tree position for each sub-word.

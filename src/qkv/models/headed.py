@@ -32,7 +32,7 @@ class Headed(Model):
         self.head = build(HEADS, head, backbone.width)
         init_normal(self.head)
 
-    def forward(self, ids: Tensor, segments: Tensor | None = None) -> HeadedOutputs:  # type: ignore[override]
+    def forward(self, ids: Tensor, segments: Tensor | None = None) -> HeadedOutputs:
         """Token ids (B, T), padded on the right."""
         real = ids != PAD
         hidden = self.backbone.encode(ids, segments=segments, mask=None if self.backbone.is_causal else real)

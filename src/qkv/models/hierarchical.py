@@ -92,7 +92,6 @@ class Hierarchical(Model):
     sentence: plain attention. Differs: word embeddings are learned with the rest, where the paper takes word2vec's.
     """
 
-    task = "classify"
     config_class = HierarchicalConfig
     presets = PRESETS
     config: HierarchicalConfig
@@ -108,7 +107,7 @@ class Hierarchical(Model):
         self.dropout, self.word_dropout = Dropout(c.dropout), Dropout(c.word_dropout)
         self.output = nn.Linear(c.d_model, c.n_classes)
 
-    def forward(self, documents: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, documents: Tensor) -> Tensor:
         """Word ids (B, N, S) of the sentences of documents, padded: logits (B, n_classes)."""
         if self.config.levels == 1:
             documents = from_the_left(documents[documents != PAD], (documents != PAD).flatten(1))[0][:, None]

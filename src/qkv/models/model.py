@@ -31,11 +31,15 @@ class State(Protocol):
     def reorder(self, rows: Tensor) -> None: ...
 
 
-class Decodable(Protocol):
+class Writes(Protocol):
     """A model that writes one token after another."""
 
-    def start(self, src: Tensor) -> State:
-        """Read the source ids (B, S), padded: the state before the first token."""
+    def start(self, given: Tensor) -> tuple[Tensor, State]:
+        """Read what is given: the first tokens to go on from (B,), and the state before them.
+
+        An encoder-decoder is given source ids (B, S), padded at the right, and begins with <s>. A model of one stack
+        is given prompts (B, T), padded at the left, of at least one token, and begins with the last token of each.
+        """
         ...
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:
@@ -44,9 +48,8 @@ class Decodable(Protocol):
 
 
 class Model(nn.Module):
-    """An encoder-decoder, made from its settings alone."""
+    """Made from its settings alone. `forward` takes the named inputs that an objective prepares."""
 
-    task: ClassVar[str] = "translate"  # what it learns: a name in tasks.TASKS
     config_class: ClassVar[type[Any]]
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # names of sizes -> settings
     config: Any
@@ -59,11 +62,15 @@ class Model(nn.Module):
         """The sizes that a person wants to see at a glance."""
         raise NotImplementedError
 
+
+class EncoderDecoder(Model):
+    """A model that reads one text and writes another: `Writes`."""
+
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
         """Source ids (B, S) and target ids (B, T), both padded: for each target token, what should come next."""
         raise NotImplementedError
 
-    def start(self, given: Tensor) -> Any:
+    def start(self, given: Tensor) -> tuple[Tensor, State]:
         raise NotImplementedError
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:
@@ -71,7 +78,7 @@ class Model(nn.Module):
 
 
 class Backbone(Model):
-    """A model that says something of each token of a text: what heads stand on."""
+    """A model that says something of each token of a text: what heads stand on (models/headed.py)."""
 
     is_causal: ClassVar[bool] = False  # whether a token sees nothing behind it, so that padding there needs no mask
 
@@ -86,4 +93,23 @@ class Backbone(Model):
         `segments` (B, T) numbers the parts of a text; a backbone that has no vectors for them does not read them.
         `mask` is True at real tokens, (B, T), or where a token may look, (B, T, S).
         """
+        raise NotImplementedError
+
+
+class CausalBackbone(Backbone):
+    """A backbone whose tokens see only what stands before them, so that it can write on: `Writes`."""
+
+    is_causal = True
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Outputs:
+        """Token ids (B, T): for each, what should come next.
+
+        `documents` (B, T) numbers the documents that share a row: none sees another, and each begins at place 0.
+        """
+        raise NotImplementedError
+
+    def start(self, given: Tensor) -> tuple[Tensor, State]:
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, state: Any) -> Tensor:
         raise NotImplementedError

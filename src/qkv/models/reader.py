@@ -92,7 +92,6 @@ class Reader(Model):
     et al. 2015, so that nothing can be learned of a name but that it is one; both papers have a vector for each word.
     """
 
-    task = "cloze"
     config_class = ReaderConfig
     presets = PRESETS
     config: ReaderConfig
@@ -105,7 +104,7 @@ class Reader(Model):
         self.dropout = Dropout(c.dropout)
         self.document, self.question = BothWays(c.d_model, c.d_hidden), BothWays(c.d_model, c.d_hidden)
 
-    def forward(self, document: Tensor, question: Tensor) -> Reading:  # type: ignore[override]
+    def forward(self, document: Tensor, question: Tensor) -> Reading:
         """Word ids of documents (B, S) and questions (B, T), both padded."""
         is_word, is_asked = document != PAD, question != PAD
         words, asked = self.shuffled(document, question)

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from qkv.attention import build_attention, padding
 from qkv.config import setting
 from qkv.layers import CellState, Dropout, Embedding, Recurrence, Vocabulary, init_xavier
-from qkv.models.model import Model, Outputs
+from qkv.models.model import EncoderDecoder, Outputs
 from qkv.positions import Places
+from qkv.text.tokenizer import BOS
 
 PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no token
 
@@ -165,7 +166,7 @@ DECODERS: dict[str, type[Decoder]] = {
 }
 
 
-class Recurrent(Model):
+class Recurrent(EncoderDecoder):
     """Luong et al. 2015, Bahdanau et al. 2015: a recurrent encoder, and a recurrent decoder that looks back at it.
 
     With attention = "none" it is Sutskever et al. 2014: all that the decoder knows of the source is its first state.
@@ -196,7 +197,7 @@ class Recurrent(Model):
 
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
         choices: list[Any] = []
-        hidden = self.decode(tgt, self.start(src), choices)
+        hidden = self.decode(tgt, self.start(src)[1], choices)
         return Outputs(hidden, self.vocabulary, choices)
 
     def encode(self, src: Tensor) -> tuple[Tensor, Tensor, list[CellState]]:
@@ -204,9 +205,10 @@ class Recurrent(Model):
         outputs, last = self.encoder(self.dropout(self.source(src)), lengths=(src != PAD).sum(dim=1))
         return self.memory(outputs), padding(src, PAD), last
 
-    def start(self, src: Tensor) -> RecurrentState:
-        memory, mask, last = self.encode(src)
-        return RecurrentState(memory, mask, self.first(last), memory.new_zeros(len(src), self.config.d_model))
+    def start(self, given: Tensor) -> tuple[Tensor, RecurrentState]:
+        memory, mask, last = self.encode(given)
+        fed = memory.new_zeros(len(given), self.config.d_model)
+        return given.new_full((len(given),), BOS), RecurrentState(memory, mask, self.first(last), fed)
 
     def first(self, last: list[CellState]) -> list[CellState]:
         """The decoder's first state: the encoder's last, layer by layer from the top; the lowest serves any more."""

@@ -1,6 +1,6 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from qkv.attention import build_attention, causal, padding, sentence_numbers
 from qkv.config import build, setting
-from qkv.errors import InputError
 from qkv.layers import Embedding, Seen, Stack, StackConfig, Vocabulary, init_xavier
-from qkv.models.model import Model, Outputs
+from qkv.models.model import EncoderDecoder, Outputs
 from qkv.positions import POSITIONS, Places
+from qkv.text.tokenizer import BOS
 
 PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no token
 
@@ -67,7 +67,7 @@ class TransformerState:
             seen.reorder(rows)
 
 
-class Transformer(Model):
+class Transformer(EncoderDecoder):
     """Vaswani et al. 2017, Figure 1: an encoder stack over the source, a decoder stack over target and memory."""
 
     config_class = TransformerConfig
@@ -81,11 +81,7 @@ class Transformer(Model):
         self.target = self.source if c.tied == "all" else Embedding(c.vocab_size, c.d_model)
         self.encoder = Stack(c, layers=c.encoder_layers)
         self.decoder = Stack(c, layers=c.decoder_layers, use="decoder", has_memory=True)
-        if self.encoder.position.needs_tree:
-            raise InputError(
-                f"{c.position!r} needs a dependency tree for each sentence, which translation pairs do not have; "
-                "use qkv train --task heads, or another position"
-            )
+        self.encoder.refuse_trees("translation pairs")
         tied = None if c.tied == "none" else self.target
         self.vocabulary = Vocabulary(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
         init_xavier(self)
@@ -100,14 +96,13 @@ class Transformer(Model):
 
     def encode(self, src: Tensor, choices: list[Any] | None = None) -> tuple[Tensor, Tensor]:
         """The memory (B, S, D) and its mask (B, 1, 1, S)."""
-        mask = padding(src, PAD)
-        sentence = sentence_numbers(src, self.config.sentence_ends) if self.config.sentence_ends else None
-        at = Places.span(0, src.size(1), src.device, sentence=sentence, choices=[] if choices is None else choices)
+        mask, at = padding(src, PAD), replace(reading(src, self.config), choices=[] if choices is None else choices)
         return self.encoder(self.source(src), at, mask), mask
 
-    def start(self, src: Tensor) -> TransformerState:
-        memory, memory_mask = self.encode(src)
-        return TransformerState(memory, memory_mask, len(self.decoder.blocks))
+    def start(self, given: Tensor) -> tuple[Tensor, TransformerState]:
+        memory, memory_mask = self.encode(given)
+        first = given.new_full((len(given),), BOS)
+        return first, TransformerState(memory, memory_mask, len(self.decoder.blocks))
 
     def sizes(self) -> str:
         c = self.config
@@ -123,6 +118,12 @@ class Transformer(Model):
         state.length += 1
         logits: Tensor = self.vocabulary(hidden[:, -1])
         return logits  # (B, V)
+
+
+def reading(ids: Tensor, c: TransformerConfig) -> Places:
+    """Where the tokens (B, S) of a text stand, and in which of its sentences if their ends are known."""
+    sentence = sentence_numbers(ids, c.sentence_ends) if c.sentence_ends else None
+    return Places.span(0, ids.size(1), ids.device, sentence=sentence)
 
 
 def parameter_count(c: TransformerConfig) -> int:

@@ -5,7 +5,6 @@ from qkv.tasks.cloze import ReadCloze
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.heads import FindHeads
 from qkv.tasks.language_model import LanguageModel
-from qkv.tasks.measure import measure
 from qkv.tasks.predictor import Classifier, Predictor
 from qkv.tasks.task import Task, TextConfig
 from qkv.tasks.translation import Translate
@@ -18,4 +17,4 @@ TASKS: dict[str, type[Task]] = {
     "heads": FindHeads,
 }
 
-__all__ = ["TASKS", "Classifier", "Corpus", "Predictor", "Survey", "Task", "TextConfig", "measure"]
+__all__ = ["TASKS", "Classifier", "Corpus", "Predictor", "Survey", "Task", "TextConfig"]

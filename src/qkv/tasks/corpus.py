@@ -186,7 +186,7 @@ class Corpus:
             partial.mkdir(parents=True)
             tokenizer.save(partial / "tokenizer.json")
             kept = task.parted(survey.train, survey, valid.add) if not survey.has_valid else iter(survey.train)
-            rows = task.rows(kept, tokenizer, facts)
+            rows = task.rows(drawn(task, kept) if task.data.limit else kept, tokenizer, facts)
             write_rows(partial / "train", rows, count=len(survey.train), progress=tick, **how)
             try:
                 write_rows(partial / "valid", task.rows(valid, tokenizer, facts), count=len(valid), **how)
@@ -202,6 +202,14 @@ class Corpus:
         """The first examples to validate on, as they were read."""
         with (self.folder / "valid.jsonl").open(encoding="utf-8") as file:
             return [kind(*json.loads(line)) for line in islice(file, most)]
+
+
+def drawn(task: Any, examples: Iterable[Any]) -> list[Any]:
+    """As many examples as the settings allow, drawn by the seed, in their order."""
+    purpose = f"draw {task.data.seed % 10**9}"
+    ranked = ((hashed(purpose, task.key(example)), number, example) for number, example in enumerate(examples))
+    chosen = heapq.nsmallest(task.data.limit, ranked, key=lambda one: one[:2])
+    return [example for _, _, example in sorted(chosen, key=lambda one: one[1])]
 
 
 def hashed(purpose: str, text: str) -> float:

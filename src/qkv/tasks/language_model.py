@@ -12,7 +12,7 @@ from qkv.data import Rows, RunningText, Stream, Windows
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import interpolated_trigram
 from qkv.folder import Loaded
-from qkv.models import GPT2
+from qkv.models import CausalBackbone
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.task import Task, TextConfig
 from qkv.text import read_texts
@@ -64,7 +64,7 @@ class LanguageModel(Task):
     name = "language_model"
     shape = "texts"
     example_class = Text
-    kinds = (GPT2,)
+    kinds = (CausalBackbone,)
     architecture = "gpt2"
     objective = "causal_lm"
     figures = ("loss", "perplexity")

@@ -1,5 +1,7 @@
 """What a run asks of a task: files -> examples -> rows of ids; which model, objective and figures; what it opens as."""
 
+import math
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +12,12 @@ import torch
 from torch import Tensor
 
 from qkv.config import Tree, setting
-from qkv.data import Buckets, Rows, RowsInMemory, Stream
+from qkv.data import Buckets, Place, Rows, RowsInMemory, Stream, generator
 from qkv.errors import InputError
+from qkv.evaluation import class_scores
 from qkv.folder import Loaded
 from qkv.models import MODELS, Model
-from qkv.objectives import Asked, objective
+from qkv.objectives import Asked, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
 from qkv.text.tokenizer import Tokenizer
 
@@ -32,6 +35,7 @@ class TextConfig:
     )
     vocab_size: int = setting(8000, "size of the vocabulary to learn")
     grow: int = setting(0, "with --start: sub-words to learn from the new text beside those of the old model")
+    limit: int = setting(0, "learn from so many examples only, which the seed draws; 0 for all")
     held_out: int = setting(1000, "examples kept for validation when no --valid is given (at most one in ten)")
     batch_tokens: int = setting(4096, "a batch holds at most this many tokens of the longer side, padding counted")
     seed: int = setting(1, "decides the order of batches, the first weights and dropout")
@@ -39,8 +43,8 @@ class TextConfig:
     def __post_init__(self) -> None:
         if self.vocab_size > MOST_SUBWORDS:
             raise ValueError(f"vocab_size must be at most {MOST_SUBWORDS:,}, not {self.vocab_size}")
-        if self.grow < 0:
-            raise ValueError(f"grow must be a number of sub-words, 0 for none, not {self.grow}")
+        if self.grow < 0 or self.limit < 0:
+            raise ValueError(f"grow={self.grow} and limit={self.limit} must be numbers, 0 for none and for no limit")
         if self.batch_tokens < 1 or not 1 <= self.held_out <= 10_000:
             raise ValueError("batch_tokens must be at least 1, held_out from 1 to 10,000")
         if not 0 <= self.seed < 2**63:
@@ -219,16 +223,43 @@ class Task:
         macro-F1 and the Matthews correlation stand beside the accuracy."""
         return None
 
+    @torch.inference_mode()
+    def measure(self, model: Model, objective: Objective, batches: Stream) -> dict[str, float]:
+        """The mean loss over all examples and each part of it that the objective names (accuracy, for example).
+
+        Of tokens, `loss` is the mean of -log p and `smoothed_loss` what training lowers; where answers are classes,
+        their macro-F1 and Matthews correlation are measured too.
+        """
+        model.eval()
+        device, sums, count = next(model.parameters()).device, Counter[str](), 0
+        found, gold = list[int](), list[int]()
+        for number, batch in enumerate(batches.in_order()):
+            asked = objective.prepare(batch, generator(self.data.seed, Place(0, number))).to(device)
+            outputs = model(**asked.inputs)
+            loss = objective.loss(outputs, asked)
+            for name, value in {"loss": loss.total, **loss.parts}.items():
+                sums[name] += float(value)  # type: ignore[assignment]
+            count += asked.count
+            if (answers := self.answers(outputs, asked)) is not None:
+                found += answers[0].tolist()
+                gold += answers[1].tolist()
+        figures = {name: value / count for name, value in sums.items()}
+        if "likelihood" in figures:
+            figures |= {"smoothed_loss": figures["loss"], "loss": figures.pop("likelihood")}
+            figures["perplexity"] = math.exp(min(figures["loss"], 50))
+        if gold:
+            scores = class_scores(found, gold)
+            figures |= {"macro_f1": scores.macro_f1, "mcc": scores.mcc}
+        return figures
+
     def judge(self, loaded: Loaded, corpus: Corpus, training: Any) -> Callable[[], dict[str, float]]:
         """Figures of what the model writes for the examples to validate on, if it writes."""
         return dict
 
     def evaluate(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
         """Figures of a trained model on some examples; `how` says how to search, for tasks that do."""
-        from qkv.tasks.measure import measure  # which is about tasks
-
         rows = RowsInMemory(self.encode(examples, loaded.tokenizer, loaded.about))
-        return dict(measure(self, loaded.model, objective(self.objective), self.validation(rows)))
+        return dict(self.measure(loaded.model, objective(self.objective), self.validation(rows)))
 
     def timed(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
         """How fast it answers, for tasks that write."""

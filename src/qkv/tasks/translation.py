@@ -16,7 +16,7 @@ from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.evaluation import score
 from qkv.folder import Loaded, RunFolder
-from qkv.models import Convolutional, Model, Recurrent, Transformer
+from qkv.models import EncoderDecoder, Model
 from qkv.tasks.corpus import Corpus, Found, Survey
 from qkv.tasks.task import Task, TextConfig
 from qkv.text import Pair, languages, read_pairs
@@ -67,7 +67,7 @@ class Translate(Task):
     name = "translate"
     shape = "pairs"
     example_class = Pair
-    kinds = (Transformer, Recurrent, Convolutional)
+    kinds = (EncoderDecoder,)
     architecture = "transformer"
     objective = "translation"
     figures = ("loss", "bleu")

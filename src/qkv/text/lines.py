@@ -63,9 +63,9 @@ def read_characters(path: Path) -> Iterator[str]:
             text = held + decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
             column -= len(error.object) - len(block)  # a character that began in the block before
-            _refuse(path, error.object, error.start, lines, column, "is not UTF-8")
+            _refuse(path, error.object, error.start, lines, column)
         if b"\0" in block:
-            _refuse(path, block, block.index(b"\0"), lines, column, "is a NUL byte, which no text holds")
+            _refuse(path, block, len(block), lines, column)
         if is_first and text:
             text, is_first = text.removeprefix("\ufeff"), False
         held = "\r" if block and text.endswith("\r") else ""  # half of CRLF, maybe
@@ -89,8 +89,12 @@ def read_lines(path: Path) -> Iterator[str]:
         yield last
 
 
-def _refuse(path: Path, data: bytes, at: int, lines: int, column: int, what: str) -> NoReturn:
-    """`data` begins `column` bytes into the line that follows `lines` others."""
+def _refuse(path: Path, data: bytes, at: int, lines: int, column: int) -> NoReturn:
+    """`data` begins `column` bytes into the line that follows `lines` others; its byte `at` is not UTF-8, unless a NUL
+    byte comes first."""
+    nul = data.find(b"\0", 0, at)
+    what = "is a NUL byte, which no text holds" if nul >= 0 else "is not UTF-8"
+    at = nul if nul >= 0 else at
     line = lines + data.count(b"\n", 0, at) + 1
     byte = at - data.rfind(b"\n", 0, at) + (column if line == lines + 1 else 0)
     packed = lines == 0 and data.startswith(b"\x1f\x8b")

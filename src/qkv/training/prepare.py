@@ -5,15 +5,20 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from qkv.config import Tree, from_tree, merge
+from qkv import folder
+from qkv.config import Tree, from_tree, merge, to_tree
 from qkv.device import choose_device
+from qkv.errors import InputError
+from qkv.folder import Loaded
 from qkv.tasks import Corpus, Survey, Task
 from qkv.tasks.corpus import PARTS, Part, learn_tokenizer
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.display import Display
-from qkv.training.settings import TrainingConfig, architecture, paths, task_of
+from qkv.training.settings import TrainingConfig, architecture, paths, spelled_out, task_of
 
-__all__ = ["chosen", "learn_tokenizer", "read", "task", "write"]
+__all__ = ["chosen", "learn_tokenizer", "read", "started", "task", "write"]
+
+FITTED = ("vocab_size", "n_classes", "sentence_ends")  # settings of a model that follow from its data
 
 
 def task(tree: Tree, where: str) -> Task:
@@ -21,6 +26,27 @@ def task(tree: Tree, where: str) -> Task:
     kind = task_of(tree, where)
     data = from_tree(kind.data_class, merge(kind.defaults, tree).get("data", {}), where, "data.")
     return kind(data, architecture(tree, where))
+
+
+def started(asked: Tree, where: str) -> tuple[Tree, Loaded | None]:
+    """With --start: the model to begin with; and its architecture and sizes, unless others are asked for."""
+    if not asked.get("start"):
+        return asked, None
+    start = folder.load(paths([asked["start"]])[0])
+    name, config = folder.origin(start.model)
+    if asked.get("architecture", name) != name:
+        raise InputError(
+            f"{asked['start']} holds a {name} model, and {asked['architecture']} was asked for; "
+            "leave --architecture out"
+        )
+    if asked.get("data", {}).get("tokenizer"):
+        raise InputError(
+            f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; leave it out, or "
+            "add some with --data.grow"
+        )
+    sizes = {key: value for key, value in to_tree(config).items() if key not in FITTED}
+    model = merge(sizes, spelled_out({**asked, "architecture": name}, where))
+    return {**asked, "architecture": name, "model": model}, start
 
 
 def read(asked: Tree, memory: Mapping[str, Part], place: Path, display: Display, where: str) -> Survey:
@@ -49,11 +75,11 @@ def chosen(asked: Tree, survey: Survey, where: str) -> Tree:
 
 
 def write(
-    folder: Path, task: Task, survey: Survey, tokenizer: Tokenizer, facts: dict[str, Any], display: Display
+    place: Path, task: Task, survey: Survey, tokenizer: Tokenizer, facts: dict[str, Any], display: Display
 ) -> Corpus:
     """Encode everything, and say what was left out."""
     with display.counting("encoding", len(survey.train), task.unit) as tick:
-        corpus = Corpus.write(folder, task, survey, tokenizer, facts, tick)
+        corpus = Corpus.write(place, task, survey, tokenizer, facts, tick)
     for which, written in (("", corpus.train.written), ("validation: ", corpus.valid.written)):
         if written.duplicates:
             display.say(f"  {which}{written.duplicates:,} {task.unit} repeated another one exactly: dropped")

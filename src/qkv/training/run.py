@@ -15,7 +15,7 @@ from qkv.errors import InputError
 from qkv.files import alone, remove, write_json, write_text
 from qkv.folder import Loaded, RunFolder
 from qkv.models import MODELS, Model
-from qkv.tasks import TASKS, Corpus, Task, measure
+from qkv.tasks import TASKS, Corpus, Task
 from qkv.tasks.corpus import MEMORY, Part, digest
 from qkv.training import checkpoint, prepare
 from qkv.training.display import Display
@@ -47,7 +47,7 @@ FREE = {
     "keep",
     "threads",
 }
-FITTED = ("vocab_size", "n_classes", "sentence_ends")  # settings of a model that follow from its data
+NEW = ".corpus.part"  # where a corpus waits until nothing can be wrong with it
 ASIDE = ".training.old.part"  # where an old run goes while it is removed
 HEADER = "# The complete settings of this run; `qkv train --recipe` takes this file.\n"
 
@@ -78,6 +78,8 @@ def train(
     `settings` are trees of the sections data, model, objective and training, as in a recipe; or examples under the name
     of their shape (pairs, texts, labelled ..): lists, generators, anything iterable.
     """
+    valid = [valid] if isinstance(valid, str | Path) else valid
+    test = [test] if isinstance(test, str | Path) else test
     shapes = {kind.shape: name for name, kind in TASKS.items()}
     memory: dict[str, Part] = {}
     for shape in shapes.keys() & settings.keys():
@@ -88,15 +90,15 @@ def train(
     asked = asked_for(files, list(valid), test, recipe, {**settings, **named})
     where, display = str(recipe) if recipe else "settings", Display(quiet)
     begins = restart or not RunFolder(Path(out)).recipe.exists()
-    if begins and "task" not in asked and asked.get("train"):
+    if begins and "task" not in asked and is_files(asked.get("train")):
         asked["task"], why = task_for(paths(asked["train"]), asked)
         display.say(why) if why else None
     with alone_in(Path(out)):
         return Run(Path(out), asked, display, restart=restart, where=where, memory=memory).go()
 
 
-def is_files(given: Iterable[Any]) -> bool:
-    return isinstance(given, Sequence) and all(isinstance(one, str | Path) for one in given)
+def is_files(given: Any) -> bool:
+    return isinstance(given, list | tuple) and all(isinstance(one, str | Path) for one in given)
 
 
 def asked_for(
@@ -147,7 +149,15 @@ class Run:
                 )
             if (out / "config.json").exists() and not restart:
                 raise InputError(f"{out} already holds a model; give a new --out, or --restart to replace it")
-        for pattern in (".*.json.*.part", ".*.safetensors.*.part", ASIDE, "training/.*.part", "training/data/.*.part"):
+        for pattern in (
+            ".*.json.*.part",
+            ".*.safetensors.*.part",
+            ASIDE,
+            f"{NEW}*",
+            f".{NEW}*",
+            "training/.*.part",
+            "training/data/.*.part",
+        ):
             for left in out.glob(pattern):  # half-written, or half-removed, by a run that was killed
                 remove(left)
 
@@ -159,7 +169,7 @@ class Run:
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
         teller = Teller(self.display, self.folder, task, settings)
         hooks = Hooks(
-            lambda model: {**measure(task, model, objective, valid), **judge()},
+            lambda model: {**task.measure(model, objective, valid), **judge()},
             lambda model, path: folder.save(path, model, corpus.tokenizer, loaded.about),
             teller.event,
             self.out,
@@ -186,7 +196,7 @@ class Run:
         if not asked.get("train") and not self.memory and not asked.get("corpus"):
             kind = task_of(asked, self.where)
             raise InputError(f"no file was given; {kind.name} learns from {kind.files}")
-        asked = self.started(asked)
+        asked, self.start = prepare.started(asked, self.where)
         check(asked, self.where)
         if asked.get("corpus"):
             return self.with_corpus(asked, Corpus.open(Path(asked["corpus"])))
@@ -199,8 +209,13 @@ class Run:
         facts |= task.bounds(settings.model)
         model = self.built(task, settings, facts)
         with checkpoint.explained(self.out):
+            corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display)
+            task.stream(corpus.train), task.validation(corpus.valid)  # nothing is lost by what cannot be read
             self.clear()
-            corpus = prepare.write(self.folder.corpus, task, survey, tokenizer, facts, self.display)
+            self.folder.place.mkdir(exist_ok=True)
+            remove(self.folder.corpus)
+            (self.out / NEW).rename(self.folder.corpus)
+        corpus = Corpus.open(self.folder.corpus)
         return self.begun(task, settings, corpus), corpus, model
 
     def with_corpus(self, tree: Tree, corpus: Corpus) -> tuple[Settings, Corpus, Model]:
@@ -231,26 +246,6 @@ class Run:
             fresh = f"new are {', '.join(new[:4])}{' ...' * (len(new) > 4)}" if new else "nothing is new"
             self.say(f"begins with the weights of {settings.start}: {len(taken)} of {len(taken) + len(new)}; {fresh}")
         return model
-
-    def started(self, asked: Tree) -> Tree:
-        """With --start: the architecture and the sizes of that model, unless others are asked for."""
-        if not asked.get("start"):
-            return asked
-        self.start = folder.load(Path(asked["start"]))
-        name, config = folder.origin(self.start.model)
-        if asked.get("architecture", name) != name:
-            raise InputError(
-                f"{asked['start']} holds a {name} model, and {asked['architecture']} was asked for; "
-                "leave --architecture out"
-            )
-        if asked.get("data", {}).get("tokenizer"):
-            raise InputError(
-                f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; leave it out, or "
-                "add some with --data.grow"
-            )
-        sizes = {key: value for key, value in to_tree(config).items() if key not in FITTED}
-        model = merge(sizes, spelled_out({**asked, "architecture": name}, self.where))
-        return {**asked, "architecture": name, "model": model}
 
     def begun(self, task: Task, settings: Settings, corpus: Corpus) -> Settings:
         """Write down the settings: from now on the run goes on."""

@@ -79,7 +79,7 @@ def next_word() -> Measured:
     with torch.no_grad():
         whole, other = model(src, tgt).logits, model(src, changed).logits
         prefix = model(src, tgt[:, :5]).logits
-        state = model.start(src)
+        _, state = model.start(src)
         cached = torch.stack([model.step(tgt[:, t], state) for t in range(8)], dim=1)
         fresh = model(src, tgt).logits  # no state of the first pass is left
     rows: list[Row] = [

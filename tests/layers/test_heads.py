@@ -1,0 +1,108 @@
+"""Heads: each answer against a plain loop over rows and tokens, and BERT's pooler against transformers."""
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import BertConfig
+from transformers.models.bert.modeling_bert import BertPooler
+
+from qkv.config import build
+from qkv.errors import InputError
+from qkv.layers import HEADS
+
+B, T, D = 4, 6, 8
+LENGTHS = [6, 3, 1, 5]
+REAL = torch.arange(T) < torch.tensor(LENGTHS)[:, None]
+SPECS = [
+    *(f"classes(n=3, pool={pool!r})" for pool in ("last", "first", "mean")),
+    "classes(n=2, dense=True)",
+    "number(pool='mean')",
+    "tags(n=5)",
+    "spans",
+]
+
+
+@pytest.fixture
+def hidden() -> Tensor:
+    return torch.randn(B, T, D, generator=torch.Generator().manual_seed(1))
+
+
+def head(spec: str) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return build(HEADS, spec, D).eval()
+
+
+@pytest.mark.parametrize("pool", ["last", "first", "mean"])
+def test_a_class_is_read_from_one_vector_of_the_text(pool: str, hidden: Tensor) -> None:
+    part = head(f"classes(n=3, pool={pool!r})")
+    found = part(hidden, REAL)
+    for row, length in enumerate(LENGTHS):
+        tokens = [hidden[row, t] for t in range(length)]
+        vector = {"last": tokens[-1], "first": tokens[0], "mean": sum(tokens) / length}[pool]
+        torch.testing.assert_close(found[row], part.output.weight @ vector + part.output.bias)
+
+
+def test_the_dense_layer_is_berts_pooler(hidden: Tensor) -> None:
+    part, pooler = head("classes(n=2, pool='first', dense=True)"), BertPooler(BertConfig(hidden_size=D))
+    with torch.no_grad():
+        part.dense[0].weight.copy_(pooler.dense.weight)
+        part.dense[0].bias.copy_(pooler.dense.bias)
+    torch.testing.assert_close(part(hidden, REAL), part.output(pooler(hidden)))
+
+
+def test_a_number_is_one_class_by_itself(hidden: Tensor) -> None:
+    part = head("number")
+    expected = [float(part.output.weight[0] @ hidden[row, n - 1] + part.output.bias) for row, n in enumerate(LENGTHS)]
+    torch.testing.assert_close(part(hidden, REAL), torch.tensor(expected))
+
+
+def test_each_token_has_a_tag(hidden: Tensor) -> None:
+    part = head("tags(n=5)")
+    found = part(hidden, REAL)
+    assert found.shape == (B, T, 5)
+    torch.testing.assert_close(found[2, 0], part.output.weight @ hidden[2, 0] + part.output.bias)
+
+
+def test_an_answer_never_begins_or_ends_in_padding(hidden: Tensor) -> None:
+    part = head("spans")
+    found = part(hidden, REAL)
+    assert found.shape == (B, 2, T)
+    assert (found[:, 0] == -torch.inf).equal(~REAL)
+    assert (found[:, 1] == -torch.inf).equal(~REAL)
+    end = hidden[3] @ part.output.weight[1] + part.output.bias[1]
+    torch.testing.assert_close(found[3, 1, :5], end[:5])
+    torch.testing.assert_close(found.softmax(dim=-1).sum(dim=-1), torch.ones(B, 2))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_padding_never_leaks_and_a_row_alone_is_the_row_in_a_batch(spec: str, hidden: Tensor) -> None:
+    part = head(spec)
+    together = part(hidden, REAL)
+    dirty = part(hidden.masked_fill(~REAL[:, :, None], 99.0), REAL)
+    for row, length in enumerate(LENGTHS):
+        alone = part(hidden[row : row + 1, :length], REAL[row : row + 1, :length])[0]
+        own = (slice(length),) if spec.startswith("tags") else (..., slice(length)) if spec == "spans" else ()
+        torch.testing.assert_close(together[row][own], alone)
+        torch.testing.assert_close(dirty[row][own], alone)
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec != "spans"])
+def test_dropout_is_for_training(spec: str, hidden: Tensor) -> None:
+    part = head(spec)
+    assert torch.equal(part(hidden, REAL), part(hidden, REAL))
+    part.train()
+    assert not torch.equal(part(hidden, REAL), part(hidden, REAL))
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("classes(n=0)", "n=0"),
+        ("tags(n=3, dropout=1.0)", "dropout=1.0"),
+        ("classes(n=2, pool='best')", "pool='best'"),
+        ("clases(n=2)", "did you mean 'classes'"),
+    ],
+)
+def test_a_head_that_cannot_be_is_refused(spec: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        head(spec)

@@ -1,0 +1,118 @@
+"""A head on every backbone: shapes, gradients, padding, saved and loaded; and transformers' own classifier."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import GPT2Config as TheirConfig
+from transformers import GPT2ForSequenceClassification
+
+from qkv import folder
+from qkv.convert.families import gpt2 as family
+from qkv.models import GPT2, MODELS, Backbone, Headed, Transformer, TransformerConfig
+from qkv.text.tokenizer import PAD, Tokenizer
+
+TOKENIZER = Tokenizer.train(["a b c d"], vocab_size=266)
+V, B, T = len(TOKENIZER), 4, 9
+LENGTHS = [T, 5, 1, 7]
+BACKBONES = [name for name, kind in MODELS.items() if issubclass(kind, Backbone)]
+HEADS = {
+    "classes(n=3)": (B, 3),
+    "classes(n=3, pool='mean')": (B, 3),
+    "number": (B,),
+    "tags(n=5)": (B, T, 5),
+    "spans": (B, 2, T),
+}
+SIZES = {"vocab_size": V, "d_model": 16, "d_ff": 24, "n_heads": 4, "layers": 2, "encoder_layers": 2, "max_length": 20,
+         "dropout": 0.0, "attention_bias": True}  # fmt: skip
+
+
+def backbone(name: str) -> Backbone:
+    torch.manual_seed(0)
+    kind = MODELS[name]
+    known = {field.name for field in dataclasses.fields(kind.config_class)}
+    built = kind(kind.config_class(**{key: value for key, value in SIZES.items() if key in known}))
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+    assert isinstance(built, Backbone)
+    return built
+
+
+@pytest.fixture(params=[(name, head) for name in BACKBONES for head in HEADS], ids=lambda part: "-".join(part))
+def model(request: pytest.FixtureRequest) -> Headed:
+    name, head = request.param
+    return Headed(backbone(name), head).eval()
+
+
+@pytest.fixture
+def ids() -> Tensor:
+    drawn = torch.randint(4, V, (B, T), generator=torch.Generator().manual_seed(1))
+    return drawn.masked_fill(torch.arange(T) >= torch.tensor(LENGTHS)[:, None], PAD)
+
+
+def test_the_answer_has_its_shape(model: Headed, ids: Tensor) -> None:
+    outputs = model(ids)
+    assert outputs.answer.shape == HEADS[model.head_text]
+    assert torch.equal(
+        outputs.hidden, model.backbone.encode(ids, mask=None if model.backbone.is_causal else ids != PAD)
+    )
+
+
+def test_every_parameter_gets_a_finite_gradient(model: Headed, ids: Tensor) -> None:
+    answer = model(ids).answer
+    answer = answer.where(answer.isfinite(), 0)
+    (answer * torch.randn(answer.shape, generator=torch.Generator().manual_seed(2))).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        if ".key.bias" not in name:  # softmax does not see it
+            assert parameter.grad.abs().max() > 1e-7, name
+
+
+def test_a_row_alone_equals_the_row_in_a_batch(model: Headed, ids: Tensor) -> None:
+    together = model(ids).answer
+    for row, length in enumerate(LENGTHS):
+        own = (slice(length),) if model.head_text.startswith("tags") else (..., slice(length))
+        alone = model(ids[row : row + 1, :length]).answer[0]
+        found = together[row][own] if model.head_text.startswith(("tags", "spans")) else together[row]
+        torch.testing.assert_close(found, alone, atol=1e-5, rtol=0)
+
+
+def test_float64_equals_float32(model: Headed, ids: Tensor) -> None:
+    narrow = model(ids).answer
+    torch.testing.assert_close(model.double()(ids).answer.float(), narrow, atol=1e-5, rtol=0)
+
+
+def test_what_is_saved_is_what_is_loaded(model: Headed, ids: Tensor, tmp_path: Path) -> None:
+    folder.save(tmp_path, model, TOKENIZER, {"task": "classify"})
+    loaded = folder.load(tmp_path).model
+    assert isinstance(loaded, Headed)
+    assert loaded.head_text == model.head_text
+    assert loaded.backbone.config == model.backbone.config
+    assert torch.equal(loaded(ids).answer, model(ids).answer)
+
+
+def test_transformers_classifier_gives_the_same(ids: Tensor) -> None:
+    """GPT2ForSequenceClassification reads the last token before the padding too, and has no bias."""
+    sizes = TheirConfig(n_embd=32, n_layer=2, n_head=4, vocab_size=V, n_positions=20, num_labels=3, pad_token_id=PAD)
+    torch.manual_seed(0)
+    theirs = GPT2ForSequenceClassification(sizes).eval()
+    ours = Headed(GPT2(family.config(theirs.config.to_dict())), "classes(n=3)").eval()
+    named = {f"backbone.{name}": value for name, value in family.weights(theirs.transformer.state_dict()).items()}
+    head = {"head.output.weight": theirs.score.weight.detach(), "head.output.bias": torch.zeros(3)}
+    folder.fill(ours, named | head, Path("theirs"))
+    torch.testing.assert_close(ours(ids).answer, theirs(ids).logits, atol=1e-5, rtol=0)
+
+
+def test_a_head_on_a_translators_encoder_begins_with_its_weights(ids: Tensor) -> None:
+    torch.manual_seed(3)
+    known = {key: value for key, value in SIZES.items() if key != "layers"}
+    translator = Transformer(TransformerConfig(**known, decoder_layers=1)).eval()
+    headed = Headed(MODELS["transformer_encoder"](translator.config), "tags(n=2)").eval()
+    taken, new = folder.start_from(headed, folder.Loaded(translator, TOKENIZER, {}), "a translator")
+    assert new == ["head.output.weight", "head.output.bias"]
+    assert len(taken) + len(new) == len(list(headed.named_parameters()))
+    torch.testing.assert_close(headed(ids).hidden, translator.encode(ids)[0])
