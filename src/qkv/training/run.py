@@ -198,7 +198,11 @@ class Run:
         model = self.built(task, settings, facts)
         with checkpoint.explained(self.out):
             corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display)
-            task.stream(corpus.train), task.validation(corpus.valid)  # nothing is lost by what cannot be read
+            try:
+                task.stream(corpus.train), task.validation(corpus.valid)  # nothing is lost by what cannot be read
+            except InputError:
+                remove(self.out / NEW)
+                raise
             self.clear()
             self.folder.place.mkdir(exist_ok=True)
             remove(self.folder.corpus)
