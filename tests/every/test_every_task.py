@@ -1,4 +1,4 @@
-"""For every task: a run that stopped goes on as if it never had; files are read once; what is in memory is as in files."""
+"""For every task: a run that stopped goes on as if it never had; files are read once; memory does what files do."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
