@@ -67,12 +67,18 @@ class TextStream(Iterator[str]):
                 self.generated = generator.generated(self.prompt, ids, [step.done[0]])
                 break
             written.append(int(step.tokens))
-            text = generator.continuation(ids, written)
-            if text.startswith(said) and not text.endswith(HALF):
-                yield text[len(said) :]
+            if not (text := generator.continuation(ids, written)).endswith(HALF):
+                yield after(said, text)
                 said = text
-        if self.generated and self.generated.continuation.startswith(said):
-            yield self.generated.continuation[len(said) :]
+        if self.generated:
+            yield after(said, self.generated.continuation)
+
+
+def after(said: str, text: str) -> str:
+    """What a text has after what was said of it; bytes that are no text may have spoiled the end of that."""
+    if text.startswith(said):
+        return text[len(said) :]
+    return text[next(i for i, letter in enumerate(said) if text[i : i + 1] != letter) :]
 
 
 class Generator:
