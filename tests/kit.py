@@ -1,8 +1,11 @@
 """What many tests need: data that may be there, tiny tokenizers and batches, tensors and weights compared."""
 
+import io
 import os
 import random
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +77,32 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     """Equal to the bit, name by name."""
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.removesuffix("\n").split("\n") if self.out else []
+
+
+def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: object, stdin: str = "") -> Result:
+    """`qkv ...` in this process, without torch's start-up; tests have it as the fixture `command`."""
+    from qkv import cli
+
+    streams = {name: io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for name in ("out", "err")}
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "argv", ["qkv", *map(str, arguments)])
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        patch.setattr(sys, "stdout", streams["out"])
+        patch.setattr(sys, "stderr", streams["err"])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+    out, err = (stream.buffer.getvalue().decode() for stream in streams.values())
+    return Result(stopped.value.code if isinstance(stopped.value.code, int) else 0, out, err)

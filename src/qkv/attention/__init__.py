@@ -18,6 +18,7 @@ from qkv.attention.masks import (
     together,
 )
 from qkv.attention.multi_head import AttentionSizes, MultiHead
+from qkv.attention.recording import Maps, recording
 from qkv.attention.scores import SCORES
 from qkv.attention.soft import Soft
 
@@ -28,6 +29,7 @@ __all__ = [
     "AttentionSizes",
     "Choice",
     "KeyValues",
+    "Maps",
     "MultiHead",
     "Soft",
     "bigbird_blocks",
@@ -38,6 +40,7 @@ __all__ = [
     "padding",
     "permuted",
     "prefix",
+    "recording",
     "sentence_numbers",
     "together",
     "where_it_can",

@@ -32,13 +32,17 @@ def started(asked: Tree, where: str) -> tuple[Tree, Loaded | None]:
     """With --start: the model to begin with; and its architecture and sizes, unless others are asked for."""
     if not asked.get("start"):
         return asked, None
-    start = folder.load(paths([asked["start"]])[0])
-    name, config = folder.origin(start.model)
-    if asked.get("architecture", name) != name:
+    start, kind = folder.load(paths([asked["start"]])[0]), task_of(asked, where)
+    held, config = folder.origin(start.model)
+    alike = [name for name, model in kind.models().items() if model.config_class is type(config)]
+    if not alike:
         raise InputError(
-            f"{asked['start']} holds a {name} model, and {asked['architecture']} was asked for; "
-            "leave --architecture out"
+            f"{asked['start']} holds a {held} model, which cannot learn the task {kind.name!r}; "
+            f"start from one of these: {', '.join(kind.models())}"
         )
+    name = asked.get("architecture") or (held if held in alike else alike[0])
+    if name not in alike:
+        raise InputError(f"{asked['start']} holds a {held} model, and {name} was asked for; leave --architecture out")
     if asked.get("data", {}).get("tokenizer"):
         raise InputError(
             f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; leave it out, or "
