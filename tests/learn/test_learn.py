@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Translation
+from qkv.objectives import Asked, Translation
+from qkv.text.tokenizer import PAD
 
 
 def model_of(vocab_size: int, **others: object) -> Transformer:
@@ -19,8 +20,9 @@ def train(model: Transformer, step: int, optimiser: torch.optim.Optimizer, src: 
     for group in optimiser.param_groups:
         group["lr"] = 3e-3 * min(1, (step + 1) / 50)
     objective = Translation(label_smoothing=0.0)
-    loss = objective.loss(model(src, tgt[:, :-1]), tgt[:, 1:])
-    mean = loss.total / loss.tokens
+    asked = Asked({}, tgt[:, 1:], int((tgt[:, 1:] != PAD).sum()))
+    loss = objective.loss(model(src, tgt[:, :-1]), asked)
+    mean = loss.total / asked.count
     optimiser.zero_grad()
     mean.backward()
     optimiser.step()

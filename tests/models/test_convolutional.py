@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from qkv import cli, folder
 from qkv.attention import ATTENTIONS, SCORES
 from qkv.config import from_tree
-from qkv.decoding import Translator, beam_search
+from qkv.decoding import beam_search
 from qkv.errors import InputError
 from qkv.look import look_at, record_attention
 from qkv.models import Convolutional, ConvolutionalConfig, count_parameters
 from qkv.objectives import Translation
+from qkv.opening import load_translator
 from qkv.positions import POSITIONS
 from qkv.text.tokenizer import Tokenizer
 
@@ -421,7 +422,7 @@ def test_the_same_commands_train_it_go_on_translate_and_score(
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert qkv("translate", "3 1", "--model", "one", "--beam", "4").strip() == "three one"
     assert "BLEU" in qkv("score", "test.num", "test.en", "--model", "one", "--beam", "2")
-    assert look_at(Translator.load("one"), "3 1").cross().shape[0] == 2
+    assert look_at(load_translator("one"), "3 1").cross().shape[0] == 2
 
 
 # -- learning --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from qkv.attention.choose import ATTENTIONS, STRUCTURES, build_attention, where_
 from qkv.attention.hard import Choice
 from qkv.attention.masks import causal, from_blocked, padding, sentence_numbers
 from qkv.attention.multi_head import AttentionSizes, MultiHead
+from qkv.attention.recording import Maps, recording
 from qkv.attention.scores import SCORES
 from qkv.attention.soft import Soft
 
@@ -19,12 +20,14 @@ __all__ = [
     "AttentionSizes",
     "Choice",
     "KeyValues",
+    "Maps",
     "MultiHead",
     "Soft",
     "build_attention",
     "causal",
     "from_blocked",
     "padding",
+    "recording",
     "sentence_numbers",
     "where_it_can",
 ]
