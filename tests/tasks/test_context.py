@@ -48,16 +48,14 @@ def test_the_same_call_goes_on_with_the_window_that_follows(book: Path, tmp_path
 
 
 def test_a_window_longer_than_the_context_is_refused(book: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"data.window is 64 tokens, but the model's context .* is 40; make the window"):
+    with pytest.raises(InputError, match=r"data.window is 64 tokens, but the model's context .* is 40; make the wi"):
         sizes(book, out=tmp_path / "lm", data={"window": 64}, model={"max_length": 40})
     assert not (tmp_path / "lm").exists()
 
 
 def test_a_text_shorter_than_a_window_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("too short a text", encoding="utf-8")
-    with pytest.raises(
-        InputError, match=r"the text has \d+ tokens, but 1 x 129 are needed .*; give more text"
-    ):
+    with pytest.raises(InputError, match=r"the text has \d+ tokens, but 1 x 129 are needed .*; give more text"):
         sizes(tmp_path / "short.txt", out=tmp_path / "lm")
     assert not (tmp_path / "lm").exists()
 

@@ -203,6 +203,10 @@ class Task:
         """The model to train, from its settings alone."""
         return self.model(config)
 
+    def anew(self, start: Loaded, facts: Tree) -> tuple[str, ...]:
+        """Beginnings of parameters that are not taken from a model to start from: they answer another question."""
+        return ()
+
     def remarks(self) -> list[str]:
         """What people should know of the rows that were encoded."""
         return []
