@@ -27,6 +27,7 @@ class Loaded:
     model: Model
     tokenizer: Tokenizer
     about: dict[str, Any]  # everything of config.json that is not the model's: languages, training figures
+    folder: Path | None = None
 
 
 class RunFolder:
@@ -92,7 +93,7 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
     if (read := FAMILIES.get(about["model_type"])) is not None:
         found = read(folder, about, load_weights(path))
         model = made(found.architecture, found.config, found.weights, path, device)
-        return Loaded(model, found.tokenizer, found.about)
+        return Loaded(model, found.tokenizer, found.about, folder)
     name = str(about.pop("model_type")).removeprefix("qkv-")
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     fingerprint = about.pop("tokenizer", None)
@@ -107,7 +108,7 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
             "copy the whole model folder again"
         )
     model = made(name, config, load_weights(path), path, device, str(about.pop("head", "")))
-    return Loaded(model, tokenizer, about)
+    return Loaded(model, tokenizer, about, folder)
 
 
 def made(name: str, config: Any, tensors: dict[str, Tensor], path: Path, device: str, head: str = "") -> Model:

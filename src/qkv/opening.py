@@ -7,6 +7,7 @@ import torch
 
 from qkv import folder
 from qkv.config import Tree
+from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.models import MODELS
 from qkv.tasks import TASKS, Task
@@ -19,6 +20,14 @@ def load(path: str | Path, device: str = "cpu", **how: Any) -> Any:
     """
     loaded = open_folder(Path(path), device)
     return task_in(loaded).open(loaded, **how)
+
+
+def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Translator:
+    """`load`, of a folder that must hold a translator."""
+    found = load(path, device, **how)
+    if not isinstance(found, Translator):
+        raise InputError(f"{path} holds a model of the task {task_in_folder(path)!r}, no translator; use qkv predict")
+    return found
 
 
 def open_folder(path: Path, device: str) -> folder.Loaded:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from kit import asked
 from qkv import folder
 from qkv.attention import ATTENTIONS, SCORES, Soft
 from qkv.look import record_attention
@@ -112,7 +113,7 @@ def test_every_parameter_gets_a_finite_gradient(model: Model, src: Tensor, tgt: 
     """In training, several times: what is drawn by lot may leave a part out once."""
     model.train()
     for _ in range(8):
-        Translation().loss(model(src, tgt), tgt.roll(-1, 1)).total.backward()
+        Translation().loss(model(src, tgt), asked(tgt.roll(-1, 1))).total.backward()
     learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
     largest = max(p.grad.abs().max().item() for p in learning.values() if p.grad is not None)
     for name, parameter in learning.items():

@@ -6,9 +6,10 @@ width, F feed-forward width, V vocabulary, W beams.
 
 from qkv.attention.cache import KeyValues
 from qkv.attention.choose import ATTENTIONS, STRUCTURES, build_attention, where_it_can
-from qkv.attention.hard import Choice
+from qkv.attention.hard import Choice, drawing
 from qkv.attention.masks import causal, from_blocked, padding, sentence_numbers
 from qkv.attention.multi_head import AttentionSizes, MultiHead
+from qkv.attention.recording import Maps, recording
 from qkv.attention.scores import SCORES
 from qkv.attention.soft import Soft
 
@@ -19,12 +20,15 @@ __all__ = [
     "AttentionSizes",
     "Choice",
     "KeyValues",
+    "Maps",
     "MultiHead",
     "Soft",
     "build_attention",
     "causal",
+    "drawing",
     "from_blocked",
     "padding",
+    "recording",
     "sentence_numbers",
     "where_it_can",
 ]

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.attention import build_attention, padding
+from qkv.attention import build_attention, drawing, padding
 from qkv.config import build, setting
 from qkv.errors import InputError
-from qkv.layers import Convolution, Dropout, Embedding, Gated, Vocabulary, receptive_field
+from qkv.layers import Convolution, Dropout, Embedding, Gated, Projection, receptive_field
 from qkv.layers.convolution import HALF
 from qkv.models.model import EncoderDecoder, Outputs
 from qkv.positions import POSITIONS, Places, Position
@@ -217,13 +217,13 @@ class Convolutional(EncoderDecoder):
         self.dropout = Dropout(c.dropout)
         # Differs: no weight normalisation here, since the table may be shared and losses project by it.
         tied = None if c.tied == "none" else self.target
-        self.vocabulary = Vocabulary(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
+        self.vocabulary = Projection(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
-        choices: list[Any] = []
-        memory = self.encode(src)
-        at = Places.span(0, tgt.size(1), tgt.device, causal=True, choices=choices)
-        hidden, _ = self.decoder(self.target(tgt), at, memory=memory)
+        with drawing() as choices:
+            memory = self.encode(src)
+            at = Places.span(0, tgt.size(1), tgt.device, causal=True)
+            hidden, _ = self.decoder(self.target(tgt), at, memory=memory)
         return Outputs(self.dropout(hidden), self.vocabulary, choices)
 
     def encode(self, src: Tensor) -> Memory:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from qkv.config import build
-from qkv.layers import HEADS, Vocabulary, init_normal
+from qkv.layers import HEADS, Projection, init_normal
 from qkv.models.model import Backbone, Model
 from qkv.text.tokenizer import PAD
 
@@ -16,7 +16,7 @@ class HeadedOutputs:
 
     answer: Tensor
     hidden: Tensor
-    vocabulary: Vocabulary | None
+    projection: Projection | None
 
 
 class Headed(Model):

@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
-from qkv.layers import Vocabulary
+from qkv.attention import Choice
+from qkv.layers import Projection
 
 
 @dataclass(frozen=True)
@@ -16,12 +17,12 @@ class Outputs:
     """
 
     hidden: Tensor
-    vocabulary: Vocabulary
-    choices: list[Any] = field(default_factory=list)  # what hard attentions have drawn
+    projection: Projection
+    choices: list[Choice] = field(default_factory=list)  # what hard attentions have drawn
 
     @property
     def logits(self) -> Tensor:
-        projected: Tensor = self.vocabulary(self.hidden)
+        projected: Tensor = self.projection(self.hidden)
         return projected
 
 

@@ -164,7 +164,7 @@ class Corpus:
         try:
             tree = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
             return cls(folder, tree)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(

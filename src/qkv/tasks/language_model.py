@@ -9,6 +9,8 @@ import torch
 
 from qkv.config import Tree, setting
 from qkv.data import Rows, RunningText, Stream, Windows
+from qkv.decoding import Generator
+from qkv.engines import open_generator
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import interpolated_trigram
 from qkv.folder import Loaded
@@ -163,5 +165,5 @@ class LanguageModel(Task):
         read, asked = train[slice(0, len(train))], valid[slice(0, len(valid))]
         return {"interpolated trigrams": interpolated_trigram(read, asked, len(corpus.tokenizer))}
 
-    def open(self, loaded: Loaded) -> Any:
-        raise NotImplementedError
+    def open(self, loaded: Loaded, **how: Any) -> Generator:
+        return open_generator(loaded, **how)

@@ -1,8 +1,8 @@
 """The Transformer as decoding runs it: the same numbers as `models.Transformer`, with less work for each token."""
 
 import copy
-import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol, cast
 
 import torch
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention import MultiHead, Soft, padding
-from qkv.decoding.beams import Beams, look
+from qkv.engines.beams import Beams, look
 from qkv.layers import ACTIVATIONS, Block, Stack
 from qkv.models import Model, Transformer
 from qkv.positions import Places, Position
@@ -118,7 +118,7 @@ class DecoderBlock(LeanBlock):
         return self.fed_forward(x if self.is_pre else self.memory_norm(x))
 
 
-class Encoder(nn.Module):
+class LeanEncoder(nn.Module):
     """All blocks, after another: one call into compiled code."""
 
     def __init__(self, blocks: list[EncoderBlock]) -> None:
@@ -131,7 +131,7 @@ class Encoder(nn.Module):
         return x
 
 
-class Decoder(nn.Module):
+class LeanDecoder(nn.Module):
     """All blocks, after another, for one step."""
 
     def __init__(self, blocks: list[DecoderBlock]) -> None:
@@ -178,11 +178,12 @@ class LeanTransformer:
 
     def __init__(self, model: Transformer, make: Make = Dense, eager: float = EAGER) -> None:
         self.config, self.heads, self.layers = model.config, model.config.n_heads, model.config.decoder_layers
-        self.source, self.target = Table(model.source.weight, model.encoder), Table(model.target.weight, model.decoder)
+        self.source = LeanEmbedding(model.source.weight, model.encoder)
+        self.target = LeanEmbedding(model.target.weight, model.decoder)
         activation = model.config.activation
         encoder, decoder = named("encoder", model.encoder), named("decoder", model.decoder)
-        self.encoder: nn.Module = Encoder([EncoderBlock(*part, make, activation) for part in encoder])
-        self.decoder: nn.Module = Decoder([DecoderBlock(*part, make, activation) for part in decoder])
+        self.encoder: nn.Module = LeanEncoder([EncoderBlock(*part, make, activation) for part in encoder])
+        self.decoder: nn.Module = LeanDecoder([DecoderBlock(*part, make, activation) for part in decoder])
         self.eager = eager
         attentions = [cast(Block, block).memory_attention for block in model.decoder.blocks]
         memories = [linear for attention in attentions for linear in (attention.key, attention.value)]
@@ -192,7 +193,7 @@ class LeanTransformer:
     def compile(self) -> None:
         """From now on without Python between the operations of all blocks: TorchScript, which runs the same kernels."""
         self.eager = 0
-        with warnings.catch_warnings(action="ignore"):  # that it will once be no more
+        with suppress(DeprecationWarning):  # where such warnings are errors, all stays as it is
             self.encoder, self.decoder = torch.jit.script(self.encoder), torch.jit.script(self.decoder)
 
     def start(self, given: Tensor) -> tuple[Tensor, Beams]:
@@ -222,7 +223,7 @@ class LeanTransformer:
         return seen.restored(self.target.norm(x))
 
 
-class Table:
+class LeanEmbedding:
     """Embeddings with their positions, and the last norm of the stack they go into."""
 
     def __init__(self, weight: Tensor, stack: Stack) -> None:
