@@ -1,7 +1,7 @@
 """Language modelling: running text in, a model out that writes on and says how likely a text is."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,12 +109,21 @@ class LanguageModel(Task):
         rows = tokenizer.encode_batch([piece.text for piece in examples])
         return [([EOS, *ids] if piece.begins else ids,) for ids, piece in zip(rows, examples, strict=True)]
 
-    def facts(self, survey: Survey, tokenizer: Tokenizer) -> Tree:
-        return {"window": self.data.window} if self.data.window else {}
+    def bounds(self, config: Any) -> Tree:
+        return {"window": self.data.window or config.max_length}
+
+    def settle(self, config: Any) -> RunningTextConfig:
+        return replace(self.data, window=self.data.window or config.max_length)
 
     def stream(self, rows: Rows) -> Stream:
-        window = self.data.window
-        return Windows(rows, length=window, batch=max(1, self.data.batch_tokens // window), seed=self.data.seed)
+        return self.windows(rows, self.data.window)
+
+    def validation(self, rows: Rows) -> Stream:
+        """A text that is shorter than a window can be validated on."""
+        return self.windows(rows, min(self.data.window, max(1, len(RunningText(rows)) - 1)))
+
+    def windows(self, rows: Rows, length: int) -> Windows:
+        return Windows(rows, length=length, batch=max(1, self.data.batch_tokens // length), seed=self.data.seed)
 
     def choose(self, survey: Survey, device: torch.device, training: Any) -> Tree:
         sizes = CPU_SIZES if device.type == "cpu" else GPU_SIZES
@@ -123,11 +132,9 @@ class LanguageModel(Task):
         steps = max(1, survey.characters // 4 // tokens)  # a token takes some four letters
         whole = min(epochs * steps, (training.epochs or epochs) * steps, training.steps or epochs * steps)
         return {
-            "data": {
-                "vocab_size": max(400, min(vocabulary, survey.characters // 20)), "batch_tokens": tokens,
-                "window": window,
-            },
-            "model": {"preset": preset, "dropout": dropout},
+            "data": {"vocab_size": max(400, min(vocabulary, survey.characters // 20)), "batch_tokens": tokens},
+            # A context longer than the window has places that are never learned.
+            "model": {"preset": preset, "dropout": dropout, "max_length": self.data.window or window},
             "training": {
                 "learning_rate": {"tiny": 1e-3, "small": 6e-4, "base": 3e-4}[preset],
                 "beta2": 0.95,

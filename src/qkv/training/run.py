@@ -194,6 +194,7 @@ class Run:
         tokenizer = prepare.learn_tokenizer(task.data, survey.sample, self.start.tokenizer if self.start else None)
         facts = task.facts(survey, tokenizer)
         settings = self.fitted(task, tree, tokenizer, facts)
+        task.data = settings.data
         facts |= task.bounds(settings.model)
         model = self.built(task, settings, facts)
         with checkpoint.explained(self.out):
@@ -234,7 +235,7 @@ class Run:
         model = task.build(settings.model, facts)
         self.drawn = checkpoint.random_state()  # training goes on from here, whatever is drawn meanwhile
         if self.start:
-            taken, new = folder.start_from(model, self.start, settings.start)
+            taken, new = folder.start_from(model, self.start, settings.start, task.anew(self.start, facts))
             fresh = f"new are {', '.join(new[:4])}{' ...' * (len(new) > 4)}" if new else "nothing is new"
             self.say(f"begins with the weights of {settings.start}: {len(taken)} of {len(taken) + len(new)}; {fresh}")
         return model
