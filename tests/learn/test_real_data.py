@@ -9,8 +9,8 @@ import pytest
 
 from qkv import demo
 from qkv.evaluation import score
-from qkv.tasks.corpus import hashed
 from qkv.opening import load_translator
+from qkv.tasks.corpus import hashed
 from qkv.training import train
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
