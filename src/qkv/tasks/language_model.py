@@ -165,5 +165,20 @@ class LanguageModel(Task):
         read, asked = train[slice(0, len(train))], valid[slice(0, len(valid))]
         return {"interpolated trigrams": interpolated_trigram(read, asked, len(corpus.tokenizer))}
 
+    def evaluate(self, loaded: Loaded, examples: Sequence[Text], **how: Any) -> Tree:
+        """The likelihood of whole documents: each from its beginning, in windows that overlap."""
+        documents = list[str]()
+        for piece in examples:
+            documents += [""] * (piece.begins or not documents)
+            documents[-1] += piece.text
+        first, *others = self.open(loaded).score([text for text in documents if text])
+        found = sum(others, first)
+        return {
+            "loss": found.nats / found.tokens,
+            "perplexity": found.perplexity,
+            "word_perplexity": found.word_perplexity,
+            "bits_per_character": found.bits_per_character,
+        }
+
     def open(self, loaded: Loaded, **how: Any) -> Generator:
         return open_generator(loaded, **how)
