@@ -14,9 +14,8 @@ from qkv.layers import Convolution, Dropout, Embedding, Gated, Projection, recep
 from qkv.layers.convolution import HALF
 from qkv.models.model import EncoderDecoder, Outputs
 from qkv.positions import POSITIONS, Places, Position
-from qkv.text.tokenizer import BOS
+from qkv.text.tokenizer import BOS, PAD
 
-PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no token
 DILATIONS = {"none": (1,), "bytenet": (1, 2, 4, 8)}  # of the layers, repeated; ByteNet: Kalchbrenner et al. 2016
 
 

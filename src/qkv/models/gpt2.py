@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from qkv.attention import causal, drawing
+from qkv.attention import causal, drawing, together
 from qkv.config import setting
 from qkv.layers import Embedding, Projection, Seen, Stack, StackConfig, init_normal
 from qkv.models.model import CausalBackbone, Outputs
@@ -140,7 +140,7 @@ def looking(ids: Tensor, mask: Tensor | None, documents: Tensor | None) -> tuple
         is_first[:, 1:] = documents[:, 1:] != documents[:, :-1]
         place = index - torch.where(is_first, index, 0).cummax(dim=1).values  # (B, T)
         at = Places(query=place, key=place, causal=True)
-        same = documents[:, :, None] == documents[:, None, :]
+        same = together(documents)
         mask = same if mask is None else same & (mask if mask.dim() == 3 else mask[:, None])
     elif mask is not None and mask.dim() == 2:
         at = Places.counted(mask, ids.size(1), causal=True)

@@ -11,9 +11,7 @@ from qkv.config import setting
 from qkv.layers import CellState, Dropout, Embedding, Projection, Recurrence, init_xavier
 from qkv.models.model import EncoderDecoder, Outputs
 from qkv.positions import Places
-from qkv.text.tokenizer import BOS
-
-PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no token
+from qkv.text.tokenizer import BOS, PAD
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from qkv.decoding import Generator
 from qkv.engines import open_generator
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import interpolated_trigram
+from qkv.evaluation.perplexity import Likelihood
 from qkv.folder import Loaded
 from qkv.models import CausalBackbone
 from qkv.tasks.corpus import Corpus, Survey
@@ -113,7 +114,8 @@ class LanguageModel(Task):
         return {"window": self.data.window or config.max_length}
 
     def settle(self, config: Any) -> RunningTextConfig:
-        return replace(self.data, window=self.data.window or config.max_length)
+        data: RunningTextConfig = self.data
+        return replace(data, window=data.window or config.max_length)
 
     def stream(self, rows: Rows) -> Stream:
         return self.windows(rows, self.data.window)
@@ -166,19 +168,17 @@ class LanguageModel(Task):
         return {"interpolated trigrams": interpolated_trigram(read, asked, len(corpus.tokenizer))}
 
     def evaluate(self, loaded: Loaded, examples: Sequence[Text], **how: Any) -> Tree:
-        """The likelihood of whole documents: each from its beginning, in windows that overlap."""
-        documents = list[str]()
+        """Perplexity by token and by word, and bits by character, of all documents together."""
+        documents: list[list[str]] = []
         for piece in examples:
-            documents += [""] * (piece.begins or not documents)
-            documents[-1] += piece.text
-        first, *others = self.open(loaded).score([text for text in documents if text])
-        found = sum(others, first)
+            if piece.begins:
+                documents.append([])
+            documents[-1].append(piece.text)
+        found = sum(self.open(loaded).score(["".join(pieces) for pieces in documents]), Likelihood(0.0, 0, 0, 0))
         return {
-            "loss": found.nats / found.tokens,
-            "perplexity": found.perplexity,
-            "word_perplexity": found.word_perplexity,
-            "bits_per_character": found.bits_per_character,
-        }
+            "loss": found.nats / found.tokens, "perplexity": found.perplexity,
+            "word_perplexity": found.word_perplexity, "bits_per_character": found.bits_per_character,
+        }  # fmt: skip
 
     def open(self, loaded: Loaded, **how: Any) -> Generator:
         return open_generator(loaded, **how)
