@@ -1,14 +1,17 @@
 """The window of a language model and its context: one follows from the other, and short texts are said or measured."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import qkv
+from qkv import folder
 from qkv.errors import InputError
-from qkv.opening import score_files
+from qkv.opening import score_files, task_in
+from qkv.text.examples import Text
 
 SMALL = {"d_model": 16, "layers": 1, "n_heads": 2}
 TEXT = "".join(f"{n} dogs ran after {n * n} cats.\n" for n in range(150))
@@ -64,3 +67,20 @@ def test_a_text_shorter_than_a_window_can_be_validated_on_and_scored(book: Path,
     (tmp_path / "short.txt").write_text("7 dogs ran.", encoding="utf-8")
     assert sizes(book, out=tmp_path / "lm", valid=[tmp_path / "short.txt"], model={"max_length": 64}) == (64, 64)
     assert score_files(tmp_path / "lm", tmp_path / "short.txt")["loss"] > 0
+
+
+def test_whole_documents_are_scored_wherever_files_and_pieces_end(book: Path, tmp_path: Path) -> None:
+    sizes(book, out=tmp_path / "lm", model={"max_length": 32})
+    generator = qkv.load(tmp_path / "lm")
+    whole, (a, b) = generator.score(TEXT), generator.score(["one text", "another"])
+    found = score_files(tmp_path / "lm", book)
+    assert found["loss"] == pytest.approx(whole.nats / whole.tokens)
+    assert found["bits_per_character"] == pytest.approx(whole.nats / math.log(2) / len(TEXT))
+    assert found["word_perplexity"] == pytest.approx(math.exp(whole.nats / len(TEXT.split())))
+    for name in ("one text", "another"):
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    found = score_files(tmp_path / "lm", tmp_path / "one text", tmp_path / "another")
+    assert found["loss"] == pytest.approx((a.nats + b.nats) / (a.tokens + b.tokens))
+    task, loaded = task_in(folder.load(tmp_path / "lm")), folder.load(tmp_path / "lm")
+    pieces = [Text(TEXT[:999], "book", True), Text(TEXT[999:], "book", False)]
+    assert task.evaluate(loaded, pieces)["loss"] == pytest.approx(whole.nats / whole.tokens)

@@ -32,7 +32,7 @@ class TrainingConfig:
     )
     learning_rate: float = setting(1e-3, "the highest learning rate, multiplied by the schedule")
     schedule: str = setting(
-        "inverse_square_root", "inverse_square_root, linear, cosine, constant or noam, e.g. cosine(warmup=400)"
+        "inverse_square_root", "any name that `qkv list schedules` prints, e.g. cosine(warmup=400)"
     )
     beta1: float = setting(0.9, "Adam's memory of the gradient")
     beta2: float = setting(0.98, "Adam's memory of its square")
