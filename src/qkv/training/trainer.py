@@ -136,8 +136,7 @@ class Trainer:
     def gradients(self, batches: list[Placed]) -> tuple[float, int]:
         """Mean loss over all that the batches ask for, its gradients left on the parameters."""
         prepared = [self.objective.prepare(batch, generator(self.seed, place)) for batch, place in batches]
-        tokens = max(1, sum(asked.count for asked in prepared))
-        total = 0.0
+        tokens, total = max(1, sum(asked.count for asked in prepared)), 0.0
         for asked in prepared:
             asked = asked.to(self.device)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision is torch.bfloat16):
