@@ -178,7 +178,7 @@ def shortened(command: str) -> list[str]:
     words = shlex.split(command)[1:]
     if words[0] == "train":
         words += ["--steps", "2", "--restart", "--training.bleu-sentences", "2", "--training.best-by", "loss"]
-    if words[0] == "translate" or words[0] == "score" and "lm" not in words:
+    if words[0] == "translate" or (words[0] == "score" and "lm" not in words):
         words += ["--beam", "1"]
     return [*words, "--help"] if words[0] in ("demo", "serve", "quantize", "export") else words
 

@@ -128,7 +128,7 @@ MISTAKES = [
     Mistake("a position that is no name", "train pairs.tsv --model.position 1+1", r"'1\+1' does not name a part"),
     Mistake("an unknown attention", "train pairs.tsv --model.attention scaled_dots", "did you mean 'scaled_dot'"),
     Mistake("an unknown schedule", "train pairs.tsv --training.schedule cosin", "did you mean 'cosine'"),
-    Mistake("an unknown tokenizer", "train pairs.tsv --data.tokenizer bep", "'bep', and no tokenizer.json; did you mean 'bpe'"),
+    Mistake("an unknown tokenizer", "train pairs.tsv --data.tokenizer bep", "'bep', and no tokenizer.json; did you"),
     Mistake("heads that do not divide the width", "train pairs.tsv --model.n-heads 7", "not divisible by n_heads=7"),
     Mistake("a limit below zero", "train pairs.tsv --steps -1", "steps cannot be negative, but it is -1"),
     Mistake("a limit that is no number", "train pairs.tsv --minutes nan", "minutes cannot be negative, but it is nan"),
