@@ -173,7 +173,9 @@ class Classify(Task):
         found = {"majority class": baselines.majority(labels, gold)}
         return found | baselines.bag_of_words(words, labels, asked, gold, vocab_size=len(corpus.tokenizer))
 
-    def answers(self, outputs: Any, asked: Asked) -> tuple[Tensor, Tensor]:
+    def answers(self, outputs: Any, asked: Asked) -> tuple[Tensor, Tensor] | None:
+        if asked.labels.dim() > 1:  # another objective was asked first, or alone
+            return None
         return getattr(outputs, "answer", outputs).argmax(dim=1), asked.labels
 
     def open(self, loaded: Loaded) -> Classifier:
