@@ -21,7 +21,7 @@ from qkv.engines.workers import SideBySide
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded
 from qkv.memory import keep_freed_memory
-from qkv.models import Model, Transformer
+from qkv.models import GPT2, Model, Transformer
 
 # (the model folder, what it holds, the device)
 ENGINES: dict[str, Callable[[Path, Loaded, str], Engine]] = {
@@ -70,7 +70,7 @@ def prepared(loaded: Loaded, engine: str, workers: int, own_process: bool) -> tu
 
 def lean(model: Model, device: str) -> Plain:
     """Our searches in float32, by whichever form is faster."""
-    if isinstance(model, Transformer) and is_standard(model) and device == "cpu":
+    if isinstance(model, Transformer | GPT2) and is_standard(model) and device == "cpu":
         return Lean(model)
     return SideBySide(model)
 

@@ -9,22 +9,25 @@ from qkv.decoding.engine import Search, Spread, Work
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.sampling import RowNumber
 from qkv.engines.lean import LeanTransformer
+from qkv.engines.lean_gpt2 import LeanGPT2
 from qkv.engines.workers import SideBySide
-from qkv.models import Transformer, Writes
+from qkv.models import GPT2, GPT2Config, Transformer, Writes
 
 LITTLE = 2 * 10**7  # multiply-adds of a step up to which one thread is at least as fast as two
 
 
 class Lean(SideBySide):
-    """The searches on the lean form of a standard Transformer: the same translations, sooner."""
+    """The searches on the lean form of a standard Transformer or GPT-2: the same texts, sooner."""
 
     name = "lean"
 
-    def __init__(self, model: Transformer, decoder: Writes | None = None) -> None:
-        super().__init__(model, decoder or LeanTransformer(model))
-        sizes = model.config
-        block = 6 * sizes.d_model**2 + 2 * sizes.d_model * sizes.d_ff
-        self.weights = sizes.decoder_layers * block + sizes.vocab_size * sizes.d_model  # that a step multiplies with
+    def __init__(self, model: Transformer | GPT2, decoder: Writes | None = None) -> None:
+        lean = LeanGPT2(model) if isinstance(model, GPT2) else LeanTransformer(model)
+        super().__init__(model, decoder or lean)
+        c = model.config
+        layers, attentions = (c.layers, 4) if isinstance(c, GPT2Config) else (c.decoder_layers, 6)
+        block = attentions * c.d_model**2 + 2 * c.d_model * c.inner_width
+        self.weights = layers * block + c.vocab_size * c.d_model  # that a step multiplies with
         self.sets_threads = False  # True, for a process of one's own: little work is done by one thread of torch
 
     def decode(
@@ -36,7 +39,7 @@ class Lean(SideBySide):
 
     def compile(self) -> None:
         """Now, and not after some steps: there is much to do."""
-        if isinstance(self.decoder, LeanTransformer):
+        if isinstance(self.decoder, LeanTransformer | LeanGPT2):
             self.decoder.compile()
 
     def spread(self, work: Work, count: int) -> Spread | None:
