@@ -114,9 +114,10 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
 def made(name: str, config: Any, tensors: dict[str, Tensor], path: Path, device: str, head: str = "") -> Model:
     """The model that `config` describes, perhaps with a head on it, with the tensors of `path`."""
     try:
-        model = MODELS[name](config)
-        if head and isinstance(model, Backbone):
-            model = Headed(model, head)
+        with torch.random.fork_rng(devices=[]):  # what a new model draws is not taken from the caller's numbers
+            model = MODELS[name](config)
+            if head and isinstance(model, Backbone):
+                model = Headed(model, head)
     except (RuntimeError, MemoryError):  # sizes that no memory holds; a digit too many is enough
         raise InputError(f"{path.parent}/config.json asks for a model that is too large for this machine") from None
     fill(model, tensors, path)

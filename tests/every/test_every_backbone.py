@@ -33,7 +33,7 @@ def parts() -> list[tuple[str, str, str]]:
     found, turns = [], itertools.cycle(SEQUENTIAL)
     for name, kind in MODELS.items():
         if issubclass(kind, Backbone):
-            use = "decoder" if kind.is_causal else "encoder"
+            use = "decoder" if issubclass(kind, CausalBackbone) else "encoder"
             fitting = [part for part in (*ATTENTIONS, *SCORES) if part in SCORES or use in ATTENTIONS[part].uses]
             found += [(name, position, "scaled_dot") for position in SEQUENTIAL]
             found += [(name, next(turns), attention) for attention in fitting]
@@ -152,7 +152,7 @@ def test_the_weights_of_every_attention_can_be_recorded(model: Any, ids: Tensor)
     for name, weights in maps.items():
         assert weights.shape[-2:] == (T, T), name
         assert (weights.sum(dim=-1) <= 1 + 1e-5).all(), name
-        if model.is_causal:
+        if isinstance(model, CausalBackbone):
             assert not weights.triu(diagonal=1).any(), name
 
 

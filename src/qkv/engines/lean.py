@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 import torch.nn.functional as F
@@ -269,17 +269,21 @@ def bias_of(module: Any) -> Tensor | None:
     return None if module.bias is None else module.bias.detach()
 
 
-def scaled(query: nn.Linear, heads: int) -> nn.Linear:
+class Affine(NamedTuple):
+    """The weight and the bias of a projection."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+def scaled(query: nn.Linear, heads: int) -> Affine:
     """The same projection with 1 / sqrt(d_k) inside."""
     factor = (query.out_features // heads) ** -0.5
-    made = nn.Linear(query.in_features, query.out_features, bias=query.bias is not None)
-    made.weight.data = query.weight.detach() * factor
-    if query.bias is not None:
-        made.bias.data = query.bias.detach() * factor
-    return made
+    bias = bias_of(query)
+    return Affine(query.weight.detach() * factor, None if bias is None else bias * factor)
 
 
-def joined(name: str, make: Make, *linears: nn.Linear, activation: str = "") -> Product:
+def joined(name: str, make: Make, *linears: nn.Linear | Affine, activation: str = "") -> Product:
     """One product for several projections of the same x."""
     biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
     weight = torch.cat([linear.weight.detach() for linear in linears])
