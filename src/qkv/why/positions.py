@@ -8,8 +8,8 @@ from torch import Tensor
 from qkv.attention import causal
 from qkv.errors import InputError
 from qkv.look import draw
+from qkv.look.curves import curves
 from qkv.positions import Learned, Places, Sinusoidal
-from qkv.why.chart import curves
 from qkv.why.claim import Measured, Row
 from qkv.why.instruments import CPU, apart, identity, look, multi_head, places, small, stack
 

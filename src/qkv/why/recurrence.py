@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.why.chart import curves
+from qkv.look.curves import curves
 from qkv.why.claim import Measured, Row
 from qkv.why.instruments import influence, look, multi_head, places
 
