@@ -24,6 +24,7 @@ Runs = list[tuple[str, list[str]]]  # the file, and its flags
 QUICK: Runs = [
     ("train.py", ["--preset", "tiny", "--rounds", "2", "--steps", "1", "--precision", "float32"]),
     ("decode.py", ["--preset", "small", "--rounds", "2", "--sentences", "1"]),
+    ("generate.py", ["--preset", "tiny", "--rounds", "2"]),
     ("start.py", ["--preset", "small", "--rounds", "1", "--beam", "1"]),
     ("growth.py", ["--preset", "tiny", "--rounds", "1", "--lengths", "16", "64", "--batches", "--vocabularies",
                    "--written", "16", "64", "--requests", "1", "16", "--pairs", "20000", "100000"]),
@@ -33,6 +34,7 @@ FULL: Runs = [
     ("train.py", ["--preset", "base", "--rounds", "2", "--steps", "2", "--precision", "float32"]),
     ("decode.py", ["--preset", "small"]),
     ("decode.py", ["--preset", "base", "--rounds", "3"]),
+    ("generate.py", ["--preset", "small"]),
     ("start.py", ["--preset", "small", "--rounds", "2"]),
     ("start.py", ["--preset", "base", "--rounds", "1", "--beam", "4", "--lines", "1000"]),
     ("growth.py", ["--preset", "small", "--rounds", "1", "--lengths", "16", "64", "--batches", "1024", "4096",

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from figures import best, by_turns, show, spread, table, times_as_fast
 from machine import bandwidth, facts, gemm
-from qkv.decoding.quantize import tokens_agree
+from qkv.engines.quantize import tokens_agree
 from qkv.models import PRESETS, TransformerConfig
 from qkv.text.tokenizer import PAD
 from writers import Writer, sentences, writers

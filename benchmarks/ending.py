@@ -21,9 +21,9 @@ from torch import nn
 from corpus import VOCABULARY, multi30k
 from qkv import folder
 from qkv.convert import exporting
-from qkv.decoding.int8 import has_kernel
-from qkv.decoding.quantize import quantize
-from qkv.decoding.quantize import save as save_int8
+from qkv.engines.int8 import has_kernel
+from qkv.engines.quantize import quantize
+from qkv.engines.quantize import save as save_int8
 from qkv.layers import Block
 from qkv.models import PRESETS, Transformer, TransformerConfig
 from qkv.text.lines import read_lines

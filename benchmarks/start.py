@@ -42,7 +42,7 @@ def prepared(asked: argparse.Namespace, preset: str, folder: Path) -> None:
 
 def commands(folder: Path, source: Path, out: Path, beam: int, threads: int) -> dict[str, list[str]]:
     """What each contestant is called by."""
-    engines = {"native": "float32", "int8": "int8", "ctranslate2": "CTranslate2"}
+    engines = {"lean": "float32", "int8": "int8", "ctranslate2": "CTranslate2"}
     if not (folder / "int8.safetensors").exists():
         del engines["int8"]
     ours = [sys.executable, "-m", "qkv", "translate", str(source), "-o", str(out), "--model", str(folder)]

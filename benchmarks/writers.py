@@ -17,10 +17,10 @@ from corpus import VOCABULARY, whole_vocabulary
 from peers import copied, marian
 from qkv.convert.ctranslate2 import write_ctranslate2
 from qkv.decoding import beam_search, greedy
-from qkv.decoding.engine import Lean
-from qkv.decoding.int8 import has_kernel
-from qkv.decoding.quantize import int8_engine, quantize
-from qkv.decoding.workers import Workers
+from qkv.engines.int8 import has_kernel
+from qkv.engines.lean_engine import Lean
+from qkv.engines.quantize import int8_engine, quantize
+from qkv.engines.workers import Processes
 from qkv.memory import keep_freed_memory
 from qkv.models import PRESETS, Transformer, TransformerConfig
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
@@ -58,7 +58,7 @@ class Qkv:
         keep_freed_memory()  # as Translator.load does; it serves the others here too
         engine.compile()
         self.model, self.precision = engine.decoder, precision
-        self.workers = Workers(lambda asked: self.write(torch.tensor(asked[0]), *asked[1:]), cores)
+        self.workers = Processes(lambda asked: self.write(torch.tensor(asked[0]), *asked[1:]), cores)
 
     def ready(self, src: Tensor) -> Tensor:
         return src

@@ -1,9 +1,13 @@
 """What many tests need: data that may be there, tiny tokenizers and batches, tensors and weights compared."""
 
+import io
 import os
 import random
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +16,8 @@ from torch import Tensor, nn
 
 from qkv.data import Batch, RowsInMemory
 from qkv.data.batches import collate
-from qkv.text.tokenizer import Tokenizer
+from qkv.objectives import Asked
+from qkv.text.tokenizer import PAD, Tokenizer
 
 Pairs = list[tuple[str, str]]
 WORDS = ["red", "green", "blue", "cat", "dog", "house", "tree", "bird", "fish", "sun", "moon", "star", "road", "hill"]
@@ -51,6 +56,11 @@ def batch(*rows: Sequence[Sequence[int]]) -> Batch:
     return collate(RowsInMemory(rows).shard(0), 0, np.arange(len(rows)))
 
 
+def asked(labels: Tensor, **inputs: Any) -> Asked:
+    """A question to a model whose right answers are these; padding is not asked for."""
+    return Asked(inputs, labels, int((labels != PAD).sum()))
+
+
 def draw(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
     """Normal numbers, the same for the same seed."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
@@ -67,3 +77,32 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     """Equal to the bit, name by name."""
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.removesuffix("\n").split("\n") if self.out else []
+
+
+def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: object, stdin: str = "") -> Result:
+    """`qkv ...` in this process, without torch's start-up; tests have it as the fixture `command`."""
+    from qkv import cli
+
+    streams = {name: io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for name in ("out", "err")}
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "argv", ["qkv", *map(str, arguments)])
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        patch.setattr(sys, "stdout", streams["out"])
+        patch.setattr(sys, "stderr", streams["err"])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+    out, err = (stream.buffer.getvalue().decode() for stream in streams.values())
+    return Result(stopped.value.code if isinstance(stopped.value.code, int) else 0, out, err)

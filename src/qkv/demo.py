@@ -14,6 +14,7 @@ from qkv.errors import InputError, nearest
 from qkv.evaluation import ErrorRates, error_rates
 from qkv.files import write_text
 from qkv.look import draw, look_at
+from qkv.opening import load_translator
 from qkv.tasks.corpus import hashed
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import train
@@ -56,7 +57,7 @@ def run(out: Path, *, architecture: str, minutes: float, words: list[str], seed:
     )  # fmt: skip
     if trained.stopped == "interrupted":
         return 130
-    translator = Translator.load(out)
+    translator = load_translator(out, own_process=True)
     say(f"measuring on {len(test):,} words it has not seen ...")
     rates = measure(translator, test)
     say("")

@@ -27,6 +27,7 @@ class Loaded:
     model: Model
     tokenizer: Tokenizer
     about: dict[str, Any]  # everything of config.json that is not the model's: languages, training figures
+    folder: Path | None = None
 
 
 class RunFolder:
@@ -92,7 +93,7 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
     if (read := FAMILIES.get(about["model_type"])) is not None:
         found = read(folder, about, load_weights(path))
         model = made(found.architecture, found.config, found.weights, path, device)
-        return Loaded(model, found.tokenizer, found.about)
+        return Loaded(model, found.tokenizer, found.about, folder)
     name = str(about.pop("model_type")).removeprefix("qkv-")
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     fingerprint = about.pop("tokenizer", None)
@@ -107,15 +108,16 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
             "copy the whole model folder again"
         )
     model = made(name, config, load_weights(path), path, device, str(about.pop("head", "")))
-    return Loaded(model, tokenizer, about)
+    return Loaded(model, tokenizer, about, folder)
 
 
 def made(name: str, config: Any, tensors: dict[str, Tensor], path: Path, device: str, head: str = "") -> Model:
     """The model that `config` describes, perhaps with a head on it, with the tensors of `path`."""
     try:
-        model = MODELS[name](config)
-        if head and isinstance(model, Backbone):
-            model = Headed(model, head)
+        with torch.random.fork_rng(devices=[]):  # what a new model draws is not taken from the caller's numbers
+            model = MODELS[name](config)
+            if head and isinstance(model, Backbone):
+                model = Headed(model, head)
     except (RuntimeError, MemoryError):  # sizes that no memory holds; a digit too many is enough
         raise InputError(f"{path.parent}/config.json asks for a model that is too large for this machine") from None
     fill(model, tensors, path)
@@ -180,17 +182,18 @@ def fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
             parameter.copy_(tensors[name])
 
 
-def start_from(model: nn.Module, start: Loaded, where: str) -> tuple[list[str], list[str]]:
+def start_from(model: nn.Module, start: Loaded, where: str, anew: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:
     """Give a model the weights of another: the names of those that were taken, and of those that are new.
 
     A backbone fits whatever stands on it. A table with more rows than the old one keeps the old rows as its first.
+    What begins with a name of `anew` is new in any case.
     """
     theirs = {bare(name): value for name, value in start.model.named_parameters()}
     taken, new = list[str](), list[str]()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             given = theirs.get(bare(name))
-            if given is None:
+            if given is None or name.startswith(anew):
                 new.append(name)
                 continue
             rows = len(given) if given.dim() else 0

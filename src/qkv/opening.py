@@ -7,9 +7,11 @@ import torch
 
 from qkv import folder
 from qkv.config import Tree
+from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.models import MODELS
 from qkv.tasks import TASKS, Task
+from qkv.tasks.translation import Translate
 
 
 def load(path: str | Path, device: str = "cpu", **how: Any) -> Any:
@@ -19,6 +21,14 @@ def load(path: str | Path, device: str = "cpu", **how: Any) -> Any:
     """
     loaded = open_folder(Path(path), device)
     return task_in(loaded).open(loaded, **how)
+
+
+def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Translator:
+    """`load`, of a folder that must hold a translator."""
+    if Path(path).is_dir() and (name := task_in_folder(path)) in TASKS and TASKS[name] is not Translate:
+        raise InputError(f"{path} holds a model of the task {name!r}, no translator; use: {TASKS[name].asks}")
+    translator: Translator = load(path, device, **how)
+    return translator
 
 
 def open_folder(path: Path, device: str) -> folder.Loaded:

@@ -1,12 +1,14 @@
 """Hard choices: what is drawn and how often, what learns by it, and the best k of any scores."""
 
+import threading
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from qkv.attention import Choice, Soft, build_attention
+from qkv.attention import Choice, Soft, build_attention, drawing
 from qkv.attention.hard import one_hot
 from qkv.models import TransformerConfig
 from qkv.positions import Places
@@ -49,20 +51,22 @@ def test_keys_are_drawn_as_often_as_softmax_says(spec: str) -> None:
 @pytest.mark.parametrize("spec", [*DRAWING, "hard", "straight_through"])
 def test_out_of_training_the_best_key_is_taken(spec: str) -> None:
     q, k, v, at = draw(3, 6, 7)
-    context, weights = part(spec).eval().plain(q, k, v, at)
+    with drawing() as choices:
+        context, weights = part(spec).eval().plain(q, k, v, at)
     best = (q @ k.transpose(-1, -2)).argmax(-1)
     assert is_one_hot(weights)
     assert torch.equal(weights.argmax(-1), best)
     torch.testing.assert_close(context, v.gather(2, best[..., None].expand(*best.shape, K)))
-    assert not at.choices
+    assert not choices
 
 
 def test_what_was_drawn_is_told_with_its_probability_and_entropy() -> None:
     q, k, v, at = draw(3, 4, 5)
     mask = torch.ones(3, 1, 4, 5, dtype=torch.bool)
     mask[1, :, :, 3:], mask[2, :, 2] = False, False
-    drawn = part("hard(sampling=1.0, entropy=0.5, reward=0.25)").train().plain(q, k, v, at, mask)[1]
-    (choice,) = at.choices
+    with drawing() as choices:
+        drawn = part("hard(sampling=1.0, entropy=0.5, reward=0.25)").train().plain(q, k, v, at, mask)[1]
+    (choice,) = choices
     assert isinstance(choice, Choice)
     assert (choice.reward_weight, choice.entropy_weight) == (0.25, 0.5)
     soft = Soft(SIZES).plain(q, k, v, at, mask)[1]
@@ -84,12 +88,29 @@ def test_a_share_of_the_batches_is_drawn_and_the_others_are_soft(sampling: float
     hard = part(f"hard(sampling={sampling})").train()
     soft = Soft(SIZES).plain(q, k, v, at)[1]
     drawn = 0
-    for _ in range(100):
-        weights = hard.plain(q, k, v, at)[1]
-        drawn += is_one_hot(weights)
-        assert is_one_hot(weights) or torch.equal(weights, soft)
+    with drawing() as choices:
+        for _ in range(100):
+            weights = hard.plain(q, k, v, at)[1]
+            drawn += is_one_hot(weights)
+            assert is_one_hot(weights) or torch.equal(weights, soft)
     assert least <= drawn <= most
-    assert len(at.choices) == drawn
+    assert len(choices) == drawn
+
+
+def test_what_is_drawn_elsewhere_is_not_told() -> None:
+    """Neither outside, nor in another list, nor in another thread."""
+    q, k, v, at = draw(1, 2, 3)
+    hard = part("hard(sampling=1.0)").train()
+    hard.plain(q, k, v, at)
+    with drawing() as outer:
+        hard.plain(q, k, v, at)
+        with drawing() as inner:
+            hard.plain(q, k, v, at)
+        other = threading.Thread(target=hard.plain, args=(q, k, v, at))
+        other.start()
+        other.join()
+        hard.plain(q, k, v, at)
+    assert (len(outer), len(inner)) == (2, 1)
 
 
 def test_the_baseline_is_carried_by_checkpoints_and_trained_by_no_optimiser() -> None:

@@ -16,7 +16,7 @@ from qkv import cli
 from qkv.attention import ATTENTIONS, SCORES, STRUCTURES
 from qkv.cli.explain import EXAMPLE
 from qkv.cli.shortlist import shortlist_
-from qkv.decoding.shortlist import make_shortlist
+from qkv.engines.shortlist import make_shortlist
 from qkv.evaluation import score
 from qkv.look.steps import WORDS
 from qkv.models import MODELS

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from qkv.decoding.quantize import FILE
+from qkv.engines.quantize import FILE
 
 
 @pytest.fixture
@@ -23,9 +23,7 @@ def test_a_trained_model_is_quantised_and_translates(qkv: Any, copy: Path) -> No
     assert "of the tokens are the same" in result.out
     assert (copy / FILE).exists()
     lines = "".join(f"{i} {j}\n" for i in range(10) for j in range(10))
-    exact, rounded = (
-        qkv("translate", "--model", copy, "--engine", name, stdin=lines).out for name in ("native", "int8")
-    )
+    exact, rounded = (qkv("translate", "--model", copy, "--engine", name, stdin=lines).out for name in ("lean", "int8"))
     same = [a == b for a, b in zip(exact.splitlines(), rounded.splitlines(), strict=True)]
     assert sum(same) > 80
 
@@ -36,7 +34,7 @@ def test_the_figures_are_those_of_score(qkv: Any, copy: Path, tmp_path: Path) ->
         (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
     found = json.loads(qkv("quantize", copy, "--valid", "val.a", "val.b", "--bound", "100", "--json").out)
     assert found["sentences"] == 25
-    for engine, name in (("native", "float32"), ("int8", "int8")):
+    for engine, name in (("lean", "float32"), ("int8", "int8")):
         scores = json.loads(qkv("score", "val.a", "val.b", "--model", copy, "--engine", engine, "--json").out)
         assert scores["bleu"] == pytest.approx(found[f"{name}_bleu"])
         assert scores["chrf"] == pytest.approx(found[f"{name}_chrf"])
@@ -51,11 +49,11 @@ def test_a_model_that_loses_more_than_the_bound_is_refused_and_nothing_is_writte
 
 def test_a_model_that_says_something_else_is_refused(qkv: Any, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges from other numbers than those that come: everything is cut to nearly nothing."""
-    from qkv.decoding.int8 import Watched
+    from qkv.engines.int8 import Calibration
 
-    real = Watched.__call__
+    real = Calibration.__call__
 
-    def narrowed(self: Watched, name: str, *others: Any) -> Any:
+    def narrowed(self: Calibration, name: str, *others: Any) -> Any:
         product = real(self, name, *others)
 
         def run(x: torch.Tensor) -> torch.Tensor:
@@ -65,7 +63,7 @@ def test_a_model_that_says_something_else_is_refused(qkv: Any, copy: Path, monke
 
         return run
 
-    monkeypatch.setattr(Watched, "__call__", narrowed)
+    monkeypatch.setattr(Calibration, "__call__", narrowed)
     result = qkv("quantize", copy, "--bound", "100")
     assert result.code == 1
     assert "at least 80% are allowed" in result.err
@@ -96,7 +94,7 @@ def test_auto_measures_anew_where_the_model_was_trained_on(qkv: Any, copy: Path)
     result = qkv("translate", "1 2", "--model", copy, "--engine", "auto")
     assert result.code == 0, result.err
     assert "engine int8 is left out: " in result.err
-    assert json.loads((copy / "engine.json").read_text())["engine"] in ("native", "ctranslate2", "ctranslate2-int8")
+    assert json.loads((copy / "engine.json").read_text())["engine"] in ("lean", "ctranslate2", "ctranslate2-int8")
 
 
 def test_auto_measures_says_and_remembers(qkv: Any, copy: Path) -> None:
@@ -104,7 +102,7 @@ def test_auto_measures_says_and_remembers(qkv: Any, copy: Path) -> None:
     first = qkv("translate", "1 2", "--model", copy, "--engine", "auto")
     kept = json.loads((copy / "engine.json").read_text())
     in_bytes = {"int8", "ctranslate2-int8"}
-    assert set(kept["tokens_per_second"]) == set(kept["candidates"]) == {"native", "ctranslate2"} | in_bytes
+    assert set(kept["tokens_per_second"]) == set(kept["candidates"]) == {"lean", "ctranslate2"} | in_bytes
     assert kept["engine"] == max(kept["tokens_per_second"], key=kept["tokens_per_second"].get)
     assert f"engine {kept['engine']} is the fastest here" in first.err
     second = qkv("translate", "1 2", "--model", copy, "--engine", "auto")
@@ -113,7 +111,7 @@ def test_auto_measures_says_and_remembers(qkv: Any, copy: Path) -> None:
     (copy / "int8.safetensors").unlink()
     qkv("translate", "1 2", "--model", copy, "--engine", "auto")
     kept = json.loads((copy / "engine.json").read_text())
-    assert set(kept["candidates"]) == {"native", "ctranslate2"}, "8 bits only after qkv quantize"
+    assert set(kept["candidates"]) == {"lean", "ctranslate2"}, "8 bits only after qkv quantize"
 
 
 def test_auto_believes_only_what_was_measured_here(qkv: Any, copy: Path) -> None:

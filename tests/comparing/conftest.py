@@ -1,12 +1,12 @@
 """A tiny corpus and a recipe for it, whose runs take a second or two."""
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-WORDS = ["red", "green", "blue", "cat", "dog", "house", "tree", "bird", "fish", "sun", "moon", "star", "road", "hill"]
+from kit import some_pairs, write_tsv
+
 RECIPE = """published = "0: nothing was published of this"
 source = "en"
 target = "ne"
@@ -36,13 +36,7 @@ precision = "float32"
 
 
 def written(place: Path, steps: int, more: str = "") -> Path:
-    """Different sentences of made-up words, and in the other language each written backwards."""
-    rng = random.Random(7)
-    sources: dict[str, None] = {}
-    while len(sources) < 120:
-        sources[" ".join(rng.choices(WORDS, k=rng.randint(2, 6)))] = None
-    tsv = place / "pairs.tsv"
-    tsv.write_text("".join(f"{source}\t{source[::-1]}\n" for source in sources), encoding="utf-8")
+    tsv = write_tsv(place / "pairs.tsv", some_pairs(120))
     recipe = place / "recipe.toml"
     recipe.write_text(RECIPE.format(tsv=tsv, steps=steps) + more, encoding="utf-8")
     return recipe

@@ -1,16 +1,18 @@
 """A whole comparison by the command line, in processes of its own: the table is the results; nothing runs twice."""
 
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from qkv import cli
+from kit import Result
 from qkv.comparing import compare
 from qkv.comparing.table import FIGURES
 from qkv.errors import InputError
+
+Command = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
@@ -26,35 +28,26 @@ def place(tmp_path_factory: pytest.TempPathFactory, write_recipe: Any) -> Path:
     return place
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "argv", ["qkv", "compare", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-    return int(stopped.value.code or 0)
-
-
 def stamps(out: Path) -> dict[str, tuple[int, int]]:
     """When each file of the runs was written, and which file it is."""
     files = [path for path in (out / "runs").rglob("*") if path.is_file()]
     return {str(path): (path.stat().st_mtime_ns, path.stat().st_ino) for path in files}
 
 
-def test_what_cannot_be_built_is_refused_before_anything_is_written(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, place / "recipe.toml", "--out", place / "none") == 1
-    told = capsys.readouterr().err
+def test_what_cannot_be_built_is_refused_before_anything_is_written(place: Path, command: Command) -> None:
+    refused = command("compare", place / "recipe.toml", "--out", place / "none")
+    told = refused.err
+    assert refused.code == 1
     assert told.startswith("qkv: 1 of 4 rows cannot be built (odd: settings: model: d_model=16 is not divisible by")
     assert told.count("\n") == 1
     assert not (place / "none").exists()
 
 
-def test_a_comparison(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_comparison(place: Path, command: Command) -> None:
     out = place / "out"
-    how = [place / "recipe.toml", "--skip-impossible", "--beam", "1", "--jobs", "2", "--out", out]
-    assert run(monkeypatch, *how) == 1, "a run failed"
-    seen = capsys.readouterr()
+    how = ["compare", place / "recipe.toml", "--skip-impossible", "--beam", "1", "--jobs", "2", "--out", out]
+    seen = command(*how)
+    assert seen.code == 1, "a run failed"
     assert "same is the same as h=1: it is run once" in seen.err
     assert "0 of 2 runs are done" in seen.err
     assert sorted(path.name for path in (out / "runs").iterdir()) == ["h=1-5", "short-5"]
@@ -73,13 +66,15 @@ def test_a_comparison(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "beyond the 3 learned positions" in rows["short"]["failed"]["5"]
     assert "odd: left out, cannot be built: " in seen.out
     assert "PPL 5.29" in seen.out.splitlines()[1]
+    assert len(list((out / "corpora").iterdir())) == 1, "one corpus for all rows"
+    assert not list((out / "runs").glob("*/training/data"))
     assert (out / "table.png").read_bytes().startswith(b"\x89PNG")
 
     repaired = {**result, "digest": digest_of_run(out, "short-5")}  # as if it had not failed: it would be tried again
     (out / "runs" / "short-5" / "result.json").write_text(json.dumps(repaired))
     before = stamps(out)
-    assert run(monkeypatch, *how, "--json") == 0
-    again = capsys.readouterr()
+    again = command(*how, "--json")
+    assert again.code == 0
     assert "2 of 2 runs are done" in again.err
     assert stamps(out) == before, "nothing ran twice"
     assert json.loads(again.out) == json.loads((out / "table.json").read_text())

@@ -9,13 +9,16 @@ import pytest
 import torch
 
 import qkv
+from qkv import folder
 from qkv.comparing import one
 from qkv.comparing.plan import Row, read_recipe
-from qkv.comparing.shared import Shared, digest_of
+from qkv.comparing.shared import Shared
 from qkv.config import merge
 from qkv.evaluation import score
+from qkv.opening import task_in
+from qkv.tasks import Corpus
+from qkv.tasks.translation import Translate
 from qkv.training.display import Display
-from qkv.training.settings import complete
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +63,9 @@ def test_the_result_is_of_the_model_that_was_kept(place: Path) -> None:
 
 def test_without_files_the_pairs_that_training_held_out_are_measured(place: Path) -> None:
     spec = one.Spec(**read(place / "run" / "spec.json"))
-    translator = qkv.load(place / "run")
     without = one.Spec(**{**asdict(spec), "settings": {**spec.settings, "test": []}})
-    name, pairs = one.held_out(without, place / "run", translator)
+    name, examples = one.held_out(without, task_in(folder.load(place / "run")))
+    pairs = [(pair.source, pair.target) for pair in examples]
     corpus = {tuple(line.split("\t")) for line in (place / "pairs.tsv").read_text().splitlines()}
     assert name == "pairs held out"
     assert len(pairs) == 10  # one in ten of the 100 that are not in the test file
@@ -87,22 +90,27 @@ def test_a_mistake_is_one_sentence_and_leaves_no_result(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = read(place / "run" / "spec.json")
-    spec["settings"]["train"] = ["missing.tsv"]
+    spec["settings"]["corpus"] = "missing"
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     assert one.main(tmp_path / "spec.json") == 1
-    assert capsys.readouterr().err == "qkv: there is no file 'missing.tsv'; check the path\n"
+    told = capsys.readouterr().err
+    assert told.startswith("qkv: missing holds no corpus that this qkv can read; ")
+    assert told.count("\n") == 1
     assert not (tmp_path / "result.json").exists()
 
 
 def test_the_digest_is_of_all_that_a_result_depends_on(place: Path) -> None:
-    tree = read(place / "run" / "spec.json")["settings"]
+    base = merge(read_recipe(place / "recipe.toml")[0], {"test": [str(place / "test.tsv")]})
 
     def digest(search: dict[str, Any] = SEARCH, **more: Any) -> str:
-        return digest_of(complete(merge(tree, more), "settings"), search)
+        shared = Shared(merge(base, more), place, Display(quiet=True))
+        return shared.spec(Row("learned", {"model": {"position": "learned"}}), 1, search).digest
 
     same = digest()
+    assert same == read(place / "run" / "spec.json")["digest"]
     assert digest(training={"threads": 7, "keep": 9, "checkpoint_steps": 1}) == same
     assert digest(model={"norm": "pre"}) == same  # as the recipe has it
+    assert digest(objective="translation(label_smoothing=0.1)") == same  # as it is anyway
     other = place / "other.tsv"
     other.write_text((place / "pairs.tsv").read_text() + "one\tmore\n")
     copy = place / "copy.tsv"
@@ -113,6 +121,46 @@ def test_the_digest_is_of_all_that_a_result_depends_on(place: Path) -> None:
         digest(training={"steps": 13}), digest(model={"n_heads": 4}), digest(objective={"label_smoothing": 0.0}),
     ]  # fmt: skip
     assert len({same, *different}) == 8
+
+
+def test_files_are_read_once_and_encoded_once_for_all_rows_and_seeds(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Again only for a row that reads other files, or by other rules, or with another vocabulary."""
+    read_by: list[str] = []
+    encoded: list[int] = []
+    reading, encoding = Translate.read, Translate.encode
+
+    def counting_read(self: Translate, paths: Any) -> Any:
+        read_by.extend(path.name for path in paths)
+        return reading(self, paths)
+
+    def counting_encode(self: Translate, examples: Any, tokenizer: Any, facts: Any) -> Any:
+        encoded.append(len(examples))
+        return encoding(self, examples, tokenizer, facts)
+
+    monkeypatch.setattr(Translate, "read", counting_read)
+    monkeypatch.setattr(Translate, "encode", counting_encode)
+    shared = Shared(read_recipe(place / "recipe.toml")[0], tmp_path, Display(quiet=True))
+
+    def corpus(seed: int = 0, **changes: Any) -> str:
+        return str(shared.spec(Row("row", changes), seed, SEARCH).settings["corpus"])
+
+    rows = [{}, {"model": {"position": "none"}}, {"training": {"learning_rate": 0.5}}, {"architecture": "recurrent"}]
+    first = {corpus(seed, **row) for row in rows for seed in range(3)}
+    assert len(first) == 1
+    assert read_by == ["pairs.tsv"]
+    assert sum(encoded) == 120
+    small = corpus(data={"vocab_size": 320})
+    assert (read_by, sum(encoded)) == (["pairs.tsv"], 240)
+    strict = corpus(data={"doctor": {"max_ratio": 2.0}})
+    assert read_by == ["pairs.tsv"] * 2
+    (place / "more.tsv").write_text((place / "pairs.tsv").read_text() + "one\tmore\n")
+    more = corpus(train=[str(place / "more.tsv")])
+    assert read_by == ["pairs.tsv", "pairs.tsv", "more.tsv"]
+    assert len({*first, small, strict, more}) == 4 == len(list((tmp_path / "corpora").iterdir()))
+    sizes = [(len(one.train), len(one.valid)) for one in map(Corpus.open, map(Path, (*first, small, more)))]
+    assert sizes == [(108, 12), (108, 12), (109, 12)]
 
 
 def test_training_speed_leaves_validations_out(tmp_path: Path) -> None:

@@ -2,20 +2,24 @@
 
 import json
 import random
-import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from qkv import cli, folder, tasks
+from corpora import CORPORA
+from kit import Result
+from qkv import folder
 from qkv.comparing import compare, one
 from qkv.comparing.plan import Row, possible, read_recipe
-from qkv.comparing.shared import SharedTask
+from qkv.comparing.shared import Shared
 from qkv.comparing.table import Entry, Table
 from qkv.config import merge
 from qkv.errors import InputError
+from qkv.opening import score_files
+from qkv.tasks import TASKS
 from qkv.training.display import Display
 
 RECIPE = """task = "classify"
@@ -52,21 +56,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "argv", ["qkv", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-    return int(stopped.value.code or 0)
-
-
-def test_documents_are_compared_by_accuracy(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_documents_are_compared_by_accuracy(place: Path, command: Callable[..., Result]) -> None:
     out = place / "out"
     how = ["compare", place / "recipe.toml", "--vary", "model.pooling=attention,mean", "--steps", "6", "--out", out]
-    assert run(monkeypatch, *how) == 0
-    seen = capsys.readouterr().out
+    compared = command(*how)
+    assert compared.code == 0, compared.err
+    seen = compared.out
     rows = {row["name"]: row for row in json.loads((out / "table.json").read_text())["rows"]}
     assert set(rows) == {"model.pooling=attention", "model.pooling=mean"}
     header = seen.splitlines()[0]
@@ -75,7 +70,7 @@ def test_documents_are_compared_by_accuracy(
     for name, row in rows.items():
         [result] = row["runs"]
         model = out / "runs" / f"{name}-3"
-        expected = tasks.score(model, place / "test.tsv")
+        expected = score_files(model, place / "test.tsv")
         assert expected["examples"] == 15
         assert [result[key] for key in ("accuracy", "macro_f1", "mcc")] == [
             pytest.approx(expected[key]) for key in ("accuracy", "macro_f1", "mcc")
@@ -88,30 +83,21 @@ def test_documents_are_compared_by_accuracy(
     assert abs(pooled - averaged) == 2 * (8 * 8 + 8 + 8), "two poolings, each a matrix, a bias and a query"
     assert "accuracy of the test files" in seen
     assert "baselines on the validation examples: majority class" in seen
-    assert len(list((out / "tokenizers").iterdir())) == 1, "one vocabulary for all rows"
-    assert run(monkeypatch, *how) == 0
-    assert "2 of 2 runs are done" in capsys.readouterr().err
+    assert len(list((out / "corpora").iterdir())) == 1, "one corpus for all rows"
+    again = command(*how)
+    assert (again.code, "2 of 2 runs are done" in again.err) == (0, True)
 
 
-HEADS = "".join(f"1\tword{i}\t_\tX\t_\t_\t2\tdep\t_\t_\n2\tends\t_\tX\t_\t_\t0\troot\t_\t_\n\n" for i in range(20))
-QUESTION = '{"context": ["Al saw Bo %d ."], "question": "XXXXX ran .", "answer": "Al", "candidates": ["Al", "Bo"]}\n'
-
-
-@pytest.mark.parametrize(
-    ("task", "file", "content", "model"),
-    [
-        ("heads", "some.conllu", HEADS, {"d_model": 8, "d_ff": 8, "n_heads": 2, "position": "structural"}),
-        ("cloze", "some.jsonl", "".join(QUESTION % i for i in range(20)), {"d_model": 8, "d_hidden": 8}),
-    ],
-)
-def test_any_task_is_measured(task: str, file: str, content: str, model: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("task", TASKS)
+def test_any_task_is_measured(task: str, tmp_path: Path) -> None:
     """In this process: without test files, the figures are those of the validation whose weights were kept."""
-    (tmp_path / file).write_text(content)
-    base = {"task": task, "train": [str(tmp_path / file)], "data": {"vocab_size": 300, "batch_tokens": 100}}
-    base = merge(base, {"model": model, "training": {"steps": 4, "epochs": 0.0, "threads": 1}})
+    tiny, kind = CORPORA[task], TASKS[task]
+    settings = {key: value for key, value in tiny.settings(steps=4).items() if key != "quiet"}
+    base = {"task": task, "train": [str(tiny.write(tmp_path))], **settings}
     [row], impossible = possible(base, [Row("row")], skip=False)
     assert not impossible
-    spec = SharedTask(base, tmp_path, Display(quiet=True)).spec(row, 0, {})
+    search = {"beam": 1, "alpha": 1.0} if kind.search else {}
+    spec = Shared(base, tmp_path, Display(quiet=True)).spec(row, 0, search)
     place = tmp_path / "run"
     place.mkdir()
     (place / "spec.json").write_text(json.dumps(asdict(spec)))
@@ -119,39 +105,43 @@ def test_any_task_is_measured(task: str, file: str, content: str, model: dict[st
     result = json.loads((place / "result.json").read_text())
     log = [json.loads(line) for line in (place / "training" / "log.jsonl").read_text().splitlines()]
     best = [event for event in log if event["event"] == "valid" and event["best"]][-1]
-    assert (result["accuracy"], result["loss"]) == (best["accuracy"], best["loss"])
-    assert result["measured_on"] == "validation examples"
-    assert result["baselines"] == json.loads((place / "results.json").read_text())["baselines"] != {}
-    assert result["example_speed"] > 0
-    assert not {"bleu", "decoding_speed", "macro_f1", "mcc"} & set(result)
+    assert result["loss"] == best["loss"]
+    assert result["measured_on"] == f"{kind.unit} held out"
+    for name in set(kind.figures) - {"loss", "bleu"}:
+        assert result[name] == pytest.approx(best[name], rel=1e-5)
+    if (place / "results.json").exists():
+        assert result["baselines"] == json.loads((place / "results.json").read_text())["baselines"] != {}
+    assert result["training_speed" if kind.speed == "tokens" else "example_speed"] > 0
+    assert kind.score in result
+    assert ("bleu" in result, "decoding_speed" in result) == ("bleu" in kind.figures,) * 2
 
 
 def test_a_vocabulary_is_shared_by_rows_that_read_alike(place: Path, tmp_path: Path) -> None:
     base = read_recipe(place / "recipe.toml")[0]
-    shared = SharedTask(base, tmp_path, Display(quiet=True))
+    shared = Shared(base, tmp_path, Display(quiet=True))
 
     def spec(**changes: Any) -> Any:
         return shared.spec(Row("row", changes), 1, {})
 
     plain, wide, capitals = spec(), spec(model={"d_model": 12}), spec(data={"lowercase": False})
     assert plain.seed == 4
-    vocabularies = [one.settings["data"]["tokenizer"] for one in (plain, wide, capitals)]
-    assert vocabularies[0] == vocabularies[1] != vocabularies[2]
+    corpora = [one.settings["corpus"] for one in (plain, wide, capitals)]
+    assert corpora[0] == corpora[1] != corpora[2]
     assert len({one.digest for one in (plain, wide, capitals)}) == 3
     assert spec(training={"threads": 7}).digest == plain.digest
-    other = SharedTask(merge(base, {"test": []}), tmp_path, Display(quiet=True))
+    other = Shared(merge(base, {"test": []}), tmp_path, Display(quiet=True))
     assert other.spec(Row("row"), 1, {}).digest != plain.digest
 
 
 def test_the_table_of_a_task_waits_with_its_own_columns() -> None:
-    waiting = Table("recipe", {}, [Entry(Row("a"), waiting=1)])
+    waiting = Table("recipe", TASKS["classify"], {}, [Entry(Row("a"), waiting=1)])
     assert waiting.header() == ["row", "parameters", "loss", "accuracy", "macro-F1", "Matthews correlation",
-                                "training examples/s", "peak memory"]  # fmt: skip
+                                "peak memory"]  # fmt: skip
     results = [
         {"seed": seed, "threads": 1, "accuracy": 0.5, "measured_on": "test files", "baselines": {"luck": luck}}
         for seed, luck in ((1, 0.2), (2, 0.4))
     ]
-    notes = Table("recipe", {}, [Entry(Row("a"), results)]).notes()
+    notes = Table("recipe", TASKS["classify"], {}, [Entry(Row("a"), results)]).notes()
     assert notes[1:] == ["accuracy of the test files", "baselines on the validation examples: luck 30.00%"]
 
 
@@ -159,7 +149,7 @@ def test_the_table_of_a_task_waits_with_its_own_columns() -> None:
     ("more", "told"),
     [
         ("[[vary]]\nname = 'x'\ntask = 'cloze'\n", "row 'x' sets task, but rows of one table share it; make it the"),
-        ("[[vary]]\nname = 'x'\nmodel.poling = 'mean'\n", "unknown key 'poling'; did you mean 'pooling'?"),
+        ("[[vary]]\nname = 'x'\nmodel.poling = 'mean'\n", "unknown key 'model.poling'; did you mean 'pooling'?"),
         ("[[vary]]\nname = 'x'\narchitecture = 'reader'\n", "'reader' is no model of the task 'classify'"),
     ],
 )

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from qkv import folder
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Translation
-from qkv.text.tokenizer import BOS, EOS, Tokenizer
+from qkv.objectives import Asked, Translation
+from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 TEXTS = [
     "two dogs play in the snow",
@@ -58,9 +58,10 @@ def half_trained(name: str) -> Transformer:
     for step in range(50):
         some = draw(24, step)
         src, tgt = pad([[*row, EOS] for row in some]), pad([[BOS, *row, EOS] for row in some])
-        loss = objective.loss(model(src, tgt[:, :-1]), tgt[:, 1:])
+        asked = Asked({}, tgt[:, 1:], int((tgt[:, 1:] != PAD).sum()))
+        loss = objective.loss(model(src, tgt[:, :-1]), asked)
         optimiser.zero_grad()
-        (loss.total / loss.tokens).backward()
+        (loss.total / asked.count).backward()
         optimiser.step()
     return model.eval()
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from qkv.convert.ctranslate2 import write_ctranslate2
 from qkv.convert.families.marian import in_halves, write_hugging_face
 from qkv.convert.onnx import OnnxModel, write_onnx
-from qkv.decoding import Hypothesis, Native, Search, beam_search, greedy, padded
-from qkv.decoding.ctranslate2 import CTranslate2, scored
-from qkv.decoding.engine import longest_targets
+from qkv.decoding import Hypothesis, Plain, Search, beam_search, greedy, padded
+from qkv.decoding.translator import longest_targets
+from qkv.engines.ctranslate2 import CTranslate2, scored
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig
 from qkv.text.tokenizer import EOS, Tokenizer
@@ -47,7 +47,8 @@ def test_ctranslate2_searches_as_we_do(engine: CTranslate2, variant: Transformer
         Search(beam=3, alpha=2.5),
         Search(beam=2, alpha=4.0),
     ):
-        ours, theirs = Native(variant).decode(sources, how), engine.decode(sources, how)
+        limits = longest_targets(sources, variant.config.max_length)
+        ours, theirs = Plain(variant).decode(sources, limits, how), engine.decode(sources, limits, how)
         assert tokens(theirs) == tokens(ours), how
         for own, other in zip(chain(*ours), chain(*theirs), strict=True):
             assert other.score == pytest.approx(own.score, abs=1e-4)
@@ -83,25 +84,25 @@ def test_the_best_is_never_among_those_that_ctranslate2_drops(beam: int, alpha: 
 
 
 @pytest.mark.parametrize(
-    ("how", "no_repeat"),
+    "how",
     [
-        (Search(beam=1), 2),
-        (Search(beam=3), 2),
-        (Search(sampling=True, n_best=3, top_k=5, seed=7), 0),
-        (Search(beam=3, alpha=-4.0), 0),
+        Search(beam=1, no_repeat=2),
+        Search(beam=3, no_repeat=2),
+        Search(sampling=True, n_best=3, top_k=5, seed=7),
+        Search(beam=3, alpha=-4.0),
     ],
     ids=["greedy without repetitions", "beam without repetitions", "sampling", "short ones"],
 )
 def test_what_ctranslate2_does_otherwise_is_done_by_ours(
-    how: Search, no_repeat: int, model: Transformer, tokenizer: Tokenizer, sources: Sources, tmp_path: Path
+    how: Search, model: Transformer, tokenizer: Tokenizer, sources: Sources, tmp_path: Path
 ) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; pip install 'qkv[ctranslate2]'")
     write_ctranslate2(tmp_path, model, tokenizer, {})
-    native, engine = Native(model), CTranslate2(tmp_path, model, tokenizer)
-    ours = tokens(native.decode(sources, how, no_repeat))
-    assert (
-        tokens(engine.decode(sources, how, no_repeat)) == ours != tokens(native.decode(sources, Search(beam=how.beam)))
-    )
+    plain, engine = Plain(model), CTranslate2(tmp_path, model, tokenizer)
+    limits = longest_targets(sources, model.config.max_length)
+    ours = tokens(plain.decode(sources, limits, how))
+    assert tokens(engine.decode(sources, limits, how)) == ours
+    assert ours != tokens(plain.decode(sources, limits, Search(beam=how.beam)))
 
 
 # -- ONNX ------------------------------------------------------------------------------------------------------------
@@ -136,7 +137,8 @@ def test_transformers_generates_as_we_do(
         rows = theirs.generate(
             input_ids=src, attention_mask=(src != 0).long(), num_beams=beam, length_penalty=0.0, early_stopping=beam > 1
         ).tolist()  # fmt: skip
-        for found, own in zip(rows, Native(variant).decode(sources, Search(beam=beam, alpha=0.0)), strict=True):
+        limits = longest_targets(sources, variant.config.max_length)
+        for found, own in zip(rows, Plain(variant).decode(sources, limits, Search(beam=beam, alpha=0.0)), strict=True):
             if own[0].ended:
                 assert found[1 : found.index(EOS)] == own[0].tokens
 

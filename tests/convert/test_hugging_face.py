@@ -15,6 +15,7 @@ import qkv
 from qkv import folder
 from qkv.convert import EXPORTS
 from qkv.decoding import Search
+from qkv.decoding.translator import longest_targets
 from qkv.errors import InputError
 from qkv.models import Transformer
 from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
@@ -92,7 +93,8 @@ def test_their_translations_come_out(family: str, tmp_path: Path) -> None:
     sources = [ours.tokenizer.encode(text) for text in TEXTS]
     for beam in (1, 3):
         rows = theirs.generate(**given, num_beams=beam, length_penalty=0.0, early_stopping=beam > 1).tolist()
-        found = [some[0] for some in ours.engine.decode(sources, Search(beam=beam, alpha=0.0))]
+        limits = longest_targets(sources, ours.model.config.max_length)
+        found = [some[0] for some in ours.engine.decode(sources, limits, Search(beam=beam, alpha=0.0))]
         pairs = [(row[1 : row.index(0)], own.tokens) for row, own in zip(rows, found, strict=True) if own.ended]
         assert len({tuple(row) for row, _ in pairs}) > 3  # there is something to compare
         for expected, tokens in pairs:

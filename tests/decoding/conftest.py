@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Translation
-from qkv.text.tokenizer import BOS, EOS
+from qkv.objectives import Asked, Translation
+from qkv.text.tokenizer import BOS, EOS, PAD
 
 WORDS = 20  # the vocabulary of the trained model, special tokens included
 
@@ -37,9 +37,10 @@ def model() -> Transformer:
     for step in range(100):
         some = draw(48, step)
         src, tgt = pad_to_longest([[*row, EOS] for row in some]), pad_to_longest([[BOS, *row, EOS] for row in some])
-        loss = objective.loss(model(src, tgt[:, :-1]), tgt[:, 1:])
+        asked = Asked({}, tgt[:, 1:], int((tgt[:, 1:] != PAD).sum()))
+        loss = objective.loss(model(src, tgt[:, :-1]), asked)
         optimiser.zero_grad()
-        (loss.total / loss.tokens).backward()
+        (loss.total / asked.count).backward()
         optimiser.step()
     return model.eval()
 

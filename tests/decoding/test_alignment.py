@@ -36,8 +36,8 @@ from qkv.models import (
     Transformer,
     TransformerConfig,
 )
-from qkv.objectives import Translation
-from qkv.text.tokenizer import BOS, EOS, Tokenizer
+from qkv.objectives import Asked, Translation
+from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 WORDS = ["the", "dog", "plays", "in", "snow", "and", "two", "cats", "sleep", "here"]
 TOKENIZER = Tokenizer.train([" ".join(WORDS)] * 3, vocab_size=330)  # a word is one token
@@ -62,9 +62,10 @@ def trained(model: Model, steps: int, *, backwards: bool) -> Translator:
         sides = list(zip(*some_pairs(32, step, backwards=backwards), strict=True))
         src, tgt = (TOKENIZER.encode_batch(side) for side in sides)
         out = pad([[BOS, *ids, EOS] for ids in tgt])
-        loss = objective.loss(model(pad([[*ids, EOS] for ids in src]), out[:, :-1]), out[:, 1:])
+        asked = Asked({}, out[:, 1:], int((out[:, 1:] != PAD).sum()))
+        loss = objective.loss(model(pad([[*ids, EOS] for ids in src]), out[:, :-1]), asked)
         optimiser.zero_grad()
-        (loss.total / loss.tokens).backward()
+        (loss.total / asked.count).backward()
         optimiser.step()
     return Translator(model, TOKENIZER, {})
 

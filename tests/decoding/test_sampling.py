@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from qkv.decoding import greedy, sample
-from qkv.decoding.greedy import narrow
+from qkv.decoding.sampling import narrow
 from qkv.errors import InputError
 from qkv.models import Transformer
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
@@ -71,6 +71,27 @@ def test_a_seed_gives_the_same_draws_again(model: Transformer, sources: list[lis
     torch.manual_seed(0)  # the global generator has no part in it
     assert draw(7) == first
     assert draw(8) != first
+
+
+def test_neighbours_do_not_change_what_is_drawn(model: Transformer, sources: list[list[int]], pad: Pad) -> None:
+    """A text's draws come from the seed and its own number: the others may be any, fewer, longer or shorter."""
+
+    def draw(chosen: list[int], limit: int = 15) -> list[list[int]]:
+        rows, limits = [(i,) for i in chosen], [limit + i % 3 for i in chosen]
+        some = pad([sources[i] for i in chosen])
+        return [h.tokens for h in sample(model, some, limits, temperature=2.0, seed=3, rows=rows)]
+
+    together = draw(list(range(64)))
+    assert len({tuple(tokens) for tokens in together}) > 50
+    assert [draw([i])[0] for i in range(64)] == together
+    assert draw([40, 7, 33]) == [together[40], together[7], together[33]]
+    longer = draw(list(range(64)), limit=40)  # a limit cuts, and changes nothing before it
+    assert [row[: len(short)] for row, short in zip(longer, together, strict=True)] == together
+
+
+def test_equal_texts_draw_for_themselves(model: Transformer, pad: Pad) -> None:
+    found = sample(model, pad([[5, 6, 7, EOS]] * 20), [15] * 20, temperature=2.0)
+    assert len({tuple(h.tokens) for h in found}) > 10
 
 
 def test_the_score_is_that_of_the_model_at_any_temperature(model: Transformer, pad: Pad) -> None:

@@ -8,12 +8,12 @@ import torch
 
 from qkv.decoding import Translator, length_penalty
 from qkv.decoding.alignment import align
-from qkv.decoding.hypothesis import NEVER
-from qkv.decoding.trace import Step, Trace, trace
+from qkv.decoding.constraints import NEVER
+from qkv.decoding.trace import SearchStep, Trace, trace
 from qkv.errors import InputError
 from qkv.models import Model, Recurrent, RecurrentConfig, Transformer, TransformerConfig
-from qkv.objectives import Translation
-from qkv.text.tokenizer import BOS, EOS, Tokenizer
+from qkv.objectives import Asked, Translation
+from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 WORDS = ["the", "dog", "plays", "in", "snow", "and", "two", "cats"]
 TOKENIZER = Tokenizer.train([" ".join(WORDS)], vocab_size=310)  # some words are several tokens
@@ -41,9 +41,10 @@ def translator(request: pytest.FixtureRequest) -> Translator:
         some = [TOKENIZER.encode(" ".join(rng.sample(WORDS, rng.randint(2, 5)))) for _ in range(24)]
         rows = [torch.tensor([BOS, *ids, EOS]) for ids in some]
         both = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        loss = objective.loss(model(both[:, 1:], both[:, :-1]), both[:, 1:])
+        asked = Asked({}, both[:, 1:], int((both[:, 1:] != PAD).sum()))
+        loss = objective.loss(model(both[:, 1:], both[:, :-1]), asked)
         optimiser.zero_grad()
-        (loss.total / loss.tokens).backward()
+        (loss.total / asked.count).backward()
         optimiser.step()
     return Translator(model, TOKENIZER, {})
 
@@ -101,7 +102,7 @@ def test_watching_changes_nothing(translator: Translator, how: dict[str, int]) -
             assert sum(traced.token_scores) / penalty == pytest.approx(traced.translated.score, abs=1e-4)
 
 
-def assert_parents_fit(steps: list[Step]) -> None:
+def assert_parents_fit(steps: list[SearchStep]) -> None:
     for before, step in itertools.pairwise(steps):
         for one in step.live:
             assert before.live[one.parent].tokens == one.tokens[:-1]

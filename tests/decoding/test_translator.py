@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 import qkv
 from qkv import folder
-from qkv.decoding import Translator
-from qkv.decoding.hypothesis import loops
-from qkv.decoding.translator import by_length
+from qkv.decoding import Search, Translator
+from qkv.decoding.constraints import loops
+from qkv.decoding.searcher import by_length
+from qkv.decoding.translator import longest_targets
 from qkv.errors import InputError
 from qkv.models import Transformer
 from qkv.text.sentences import split_to_fit
@@ -144,7 +145,9 @@ class TestLimits:
         assert found.cut
         assert "reached the length limit before its end" in found.remarks()
         # Vaswani et al. 2017, section 6.1: the input's length and 50, of which the end is one.
-        (hypothesis,) = translator.engine.decode([[9, 10, 11]], qkv.decoding.Search(beam=1))[0]
+        assert longest_targets([[9, 10, 11]], 128) == [53]
+        assert longest_targets([[9, 10, 11]], 40) == [39]  # or what the model can read
+        (hypothesis,) = translator.engine.decode([[9, 10, 11]], [53], Search(beam=1))[0]
         assert len(hypothesis.tokens) == 3 + 50 - 1
 
     def test_one_that_ends_is_not(self, translator: Translator) -> None:
@@ -168,6 +171,17 @@ class TestSearch:
         assert translator.translate(TEXTS, seed=2, **how) != first
         assert all(len(line.alternatives) == 3 for line in first)
 
+    def test_a_line_draws_the_same_whatever_the_lines_beside_it(self, translator: Translator) -> None:
+        how = {"sampling": True, "n_best": 2, "temperature": 1.5, "seed": 4}
+        texts = [*TEXTS, "the cat " * 40, "dog"]
+        expected = translator.translate(texts, **how)
+        for others in (["cat"], ["", "the park, the sun and the rain"], ["the dog " * 50] * 9):
+            for i, text in enumerate(texts):
+                beside = (others * len(texts))[: len(texts)]
+                beside[i] = text
+                found = translator.translate(beside, **how)[i]
+                assert [one.text for one in found.alternatives] == [one.text for one in expected[i].alternatives]
+
     @pytest.mark.parametrize(
         ("wrong", "message"),
         [
@@ -180,6 +194,7 @@ class TestSearch:
             ({"sampling": True, "temperature": 0.0}, "give a temperature above 0"),
             ({"sampling": True, "top_p": 2.0}, "up to 1"),
             ({"sampling": True, "top_k": -2}, "top_k of 0"),
+            ({"no_repeat": -1}, "no_repeat must be a number of tokens"),
             ({"beems": 4}, "unknown key 'beems'; did you mean 'beam'"),
         ],
     )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +10,8 @@ import torch
 from qkv.decoding import Translated, Translator
 from qkv.decoding.translator import Scored
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Translation
-from qkv.text.tokenizer import BOS, EOS, Tokenizer
+from qkv.objectives import Asked, Translation
+from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 Change = Callable[[str], str]
 
@@ -22,7 +23,7 @@ class MadeUp:
         self.change, self.calls = change, []
         self.about = {"source": "en", "target": "de"}
 
-    def translate(self, texts: Sequence[str], **how: int | float | bool) -> list[Translated]:
+    def translate(self, texts: Sequence[str], **how: Any) -> list[Translated]:
         self.calls.append(list(texts))
         changed = [self.change(text) for text in texts]
         return [Translated(text, 0.0, [Scored(text, 0.0)] * int(how.get("n_best", 1))) for text in changed]
@@ -98,9 +99,10 @@ def backwards() -> Translator:
     for _ in range(250):
         digits = torch.rand(32, len(NAMES)).argsort(dim=1)[:, : int(torch.randint(1, 5, ()))]
         tgt = torch.cat((start, target[digits.flip(1)], end), dim=1)
-        loss = objective.loss(model(torch.cat((source[digits], end), dim=1), tgt[:, :-1]), tgt[:, 1:])
+        asked = Asked({}, tgt[:, 1:], int((tgt[:, 1:] != PAD).sum()))
+        loss = objective.loss(model(torch.cat((source[digits], end), dim=1), tgt[:, :-1]), asked)
         optimiser.zero_grad()
-        (loss.total / loss.tokens).backward()
+        (loss.total / asked.count).backward()
         optimiser.step()
         schedule.step()
     return Translator(model, tokenizer, ABOUT)

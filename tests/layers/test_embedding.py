@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from qkv.layers import Embedding, Vocabulary
+from qkv.layers import Embedding, Projection
 
 
 @pytest.mark.parametrize("d_model", [16, 512])
@@ -21,16 +21,16 @@ def test_a_row_is_read_times_the_root_of_the_width() -> None:
 
 def test_a_tied_projection_has_no_table_of_its_own() -> None:
     embedding = Embedding(10, 4)
-    vocabulary = Vocabulary(10, 4, tied=embedding, bias=False)
-    assert vocabulary.weight is embedding.weight
+    projection = Projection(10, 4, tied=embedding, bias=False)
+    assert projection.weight is embedding.weight
     hidden = torch.randn(2, 3, 4)
-    torch.testing.assert_close(vocabulary(hidden), hidden @ embedding.weight.T)
+    torch.testing.assert_close(projection(hidden), hidden @ embedding.weight.T)
 
 
 def test_an_untied_projection_has_its_own_table_and_a_bias_of_zeros_if_asked() -> None:
-    vocabulary = Vocabulary(10, 4, tied=None, bias=True)
-    assert {name: tuple(p.shape) for name, p in vocabulary.named_parameters()} == {"weight": (10, 4), "bias": (10,)}
-    assert not vocabulary.bias.any()
+    projection = Projection(10, 4, tied=None, bias=True)
+    assert {name: tuple(p.shape) for name, p in projection.named_parameters()} == {"weight": (10, 4), "bias": (10,)}
+    assert not projection.bias.any()
     with torch.no_grad():
-        vocabulary.bias.copy_(torch.arange(10.0))
-    torch.testing.assert_close(vocabulary(torch.zeros(4)), torch.arange(10.0))
+        projection.bias.copy_(torch.arange(10.0))
+    torch.testing.assert_close(projection(torch.zeros(4)), torch.arange(10.0))

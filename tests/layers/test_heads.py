@@ -52,8 +52,8 @@ def test_the_dense_layer_is_berts_pooler(hidden: Tensor) -> None:
 
 def test_a_number_is_one_class_by_itself(hidden: Tensor) -> None:
     part = head("number")
-    expected = [float(part.output.weight[0] @ hidden[row, n - 1] + part.output.bias) for row, n in enumerate(LENGTHS)]
-    torch.testing.assert_close(part(hidden, REAL), torch.tensor(expected))
+    expected = [part.output.weight[0] @ hidden[row, n - 1] + part.output.bias[0] for row, n in enumerate(LENGTHS)]
+    torch.testing.assert_close(part(hidden, REAL), torch.stack(expected))
 
 
 def test_each_token_has_a_tag(hidden: Tensor) -> None:

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.attention import build_attention, sentence_numbers
+from qkv.attention import build_attention, drawing, sentence_numbers
 from qkv.attention.local import LocalP
 from qkv.layers import Embedding, Stack
 from qkv.models import TransformerConfig
@@ -52,9 +52,9 @@ def learn_to_point(attention: str, steps: int) -> tuple[float, float]:
     optimiser = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-2)
     for _ in range(steps):
         x, flag, _, wanted = marked(64, generator)
-        at = place()
-        likelihood = -F.cross_entropy(model(x, flag, at)[0], wanted, reduction="none")
-        loss = surrogate(at.choices, likelihood.detach(), torch.ones(64)) - likelihood.sum()
+        with drawing() as choices:
+            likelihood = -F.cross_entropy(model(x, flag, place())[0], wanted, reduction="none")
+        loss = surrogate(choices, likelihood.detach(), torch.ones(64)) - likelihood.sum()
         optimiser.zero_grad()
         (loss / 64).backward()
         optimiser.step()

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from kit import asked
 from qkv.models import Transformer, TransformerConfig
 from qkv.objectives import Translation
 
@@ -19,8 +20,9 @@ def train(model: Transformer, step: int, optimiser: torch.optim.Optimizer, src: 
     for group in optimiser.param_groups:
         group["lr"] = 3e-3 * min(1, (step + 1) / 50)
     objective = Translation(label_smoothing=0.0)
-    loss = objective.loss(model(src, tgt[:, :-1]), tgt[:, 1:])
-    mean = loss.total / loss.tokens
+    question = asked(tgt[:, 1:])
+    loss = objective.loss(model(src, tgt[:, :-1]), question)
+    mean = loss.total / question.count
     optimiser.zero_grad()
     mean.backward()
     optimiser.step()

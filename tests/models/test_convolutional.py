@@ -9,14 +9,16 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from kit import asked
 from qkv import cli, folder
 from qkv.attention import ATTENTIONS, SCORES
 from qkv.config import from_tree
-from qkv.decoding import Translator, beam_search
+from qkv.decoding import beam_search
 from qkv.errors import InputError
 from qkv.look import look_at, record_attention
 from qkv.models import Convolutional, ConvolutionalConfig, count_parameters
 from qkv.objectives import Translation
+from qkv.opening import load_translator
 from qkv.positions import POSITIONS
 from qkv.text.tokenizer import Tokenizer
 
@@ -165,8 +167,9 @@ def test_the_first_loss_is_that_of_a_guess() -> None:
     torch.manual_seed(0)
     model = Convolutional(config(vocab_size=500, d_model=64, encoder_layers=6, decoder_layers=6)).eval()
     src, tgt = torch.randint(4, 500, (24, 10)), torch.randint(4, 500, (24, 13))
-    loss = Translation().loss(model(src, tgt[:, :-1]), tgt[:, 1:])
-    assert loss.total.item() / loss.tokens == pytest.approx(math.log(500), abs=0.15)
+    question = asked(tgt[:, 1:])
+    loss = Translation().loss(model(src, tgt[:, :-1]), question)
+    assert loss.total.item() / question.count == pytest.approx(math.log(500), abs=0.15)
 
 
 def test_it_has_as_many_parameters_as_it_should() -> None:
@@ -305,7 +308,7 @@ def test_a_beam_wide_enough_finds_all_sentences() -> None:
 
 
 def test_every_parameter_gets_a_gradient(model: Convolutional, src: Tensor, tgt: Tensor) -> None:
-    Translation().loss(model(src, tgt), tgt.roll(-1, 1)).total.backward()
+    Translation().loss(model(src, tgt), asked(tgt.roll(-1, 1))).total.backward()
     is_hard = model.config.attention in ("hard", "top_k")  # the best key has weight 1 whatever the scores
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and not (is_hard and ".query." in name):
@@ -326,7 +329,7 @@ def test_half_the_bits_will_do(attention: str, length: int, tgt: Tensor) -> None
     exact = model(src, tgt).logits
     with torch.autocast("cpu", torch.bfloat16):
         outputs = model(src, tgt)
-        loss = Translation().loss(outputs, tgt.roll(-1, 1)).total
+        loss = Translation().loss(outputs, asked(tgt.roll(-1, 1))).total
         _, state = model.start(src)
         steps = torch.stack([model.step(tgt[:, t], state) for t in range(T)], dim=1)
         logits = outputs.logits
@@ -421,7 +424,7 @@ def test_the_same_commands_train_it_go_on_translate_and_score(
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert qkv("translate", "3 1", "--model", "one", "--beam", "4").strip() == "three one"
     assert "BLEU" in qkv("score", "test.num", "test.en", "--model", "one", "--beam", "2")
-    assert look_at(Translator.load("one"), "3 1").cross().shape[0] == 2
+    assert look_at(load_translator("one"), "3 1").cross().shape[0] == 2
 
 
 # -- learning --------------------------------------------------------------------------------------------------------
@@ -436,11 +439,12 @@ def learn(**others: object) -> list[float]:
     for _ in range(100):
         src = torch.randint(4, 12, (24, 6))
         tgt = torch.cat((torch.ones_like(src[:, :1]), src.flip(1)), dim=1)
-        loss = Translation(label_smoothing=0.0).loss(model(src, tgt[:, :-1]), tgt[:, 1:])
+        question = asked(tgt[:, 1:])
+        loss = Translation(label_smoothing=0.0).loss(model(src, tgt[:, :-1]), question)
         optimiser.zero_grad()
-        (loss.total / loss.tokens).backward()
+        (loss.total / question.count).backward()
         optimiser.step()
-        losses.append(loss.total.item() / loss.tokens)
+        losses.append(loss.total.item() / question.count)
     return losses
 
 

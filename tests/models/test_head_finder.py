@@ -4,12 +4,12 @@ import random
 
 import pytest
 import torch
-from numpy import arange
 from torch import Tensor
 
 from qkv.errors import InputError
 from qkv.models.head_finder import HeadFinder, HeadFinderConfig
-from qkv.objectives.heads import Heads, HeadsBatch
+from qkv.objectives import Asked
+from qkv.objectives.heads import Heads
 from qkv.positions import POSITIONS, pad_trees
 
 V = 40
@@ -59,9 +59,8 @@ def test_a_row_alone_equals_the_row_in_a_batch(position: str) -> None:
 @pytest.mark.parametrize("position", POSITIONS)
 def test_every_parameter_gets_a_gradient(position: str) -> None:
     model = finder(position)
-    batch = HeadsBatch(IDS, FIRST, LABELS, pad_trees(HEADS, WORDS), arange(2))
-    inputs, labels = Heads().prepare(batch)
-    Heads().loss(model(*inputs), labels).total.backward()
+    scores = model(IDS, FIRST, pad_trees(HEADS, WORDS))
+    Heads().loss(scores, Asked({}, LABELS, 8)).total.backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
@@ -70,10 +69,9 @@ def test_every_parameter_gets_a_gradient(position: str) -> None:
 
 def test_the_loss_counts_real_words_only() -> None:
     scores = finder("sinusoidal")(IDS, FIRST).detach()
-    loss = Heads().loss(scores, LABELS)
+    loss = Heads().loss(scores, Asked({}, LABELS, 8))
     rows = [(row, i) for row, heads in enumerate(HEADS) for i in range(len(heads))]
     expected = [-scores[row, i].log_softmax(0)[HEADS[row][i]] for row, i in rows]
-    assert loss.tokens == len(rows) == 8
     torch.testing.assert_close(loss.total, torch.stack(expected).sum())
     assert loss.parts["accuracy"].item() == sum(int(scores[row, i].argmax()) == HEADS[row][i] for row, i in rows)
 
@@ -92,16 +90,17 @@ def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
 # -- the leak test ---------------------------------------------------------------------------------------------------
 
 
-def forest(rows: int, seed: int) -> HeadsBatch:
+def forest(rows: int, seed: int) -> Asked:
     """Sentences of eight different random words. A head stands behind its word: the next one in a quarter of the cases,
     else any; so words tell nothing, their order tells something, and the tree tells all."""
     rng, n = random.Random(seed), 8
     heads = [[i + 1 if rng.random() < 0.25 else rng.randint(i + 1, n) for i in range(1, n)] + [0] for _ in range(rows)]
     ids = torch.tensor([rng.sample(range(1, 16), n) for _ in range(rows)])
-    return HeadsBatch(ids, torch.arange(n).expand(rows, n), torch.tensor(heads), pad_trees(heads), arange(rows))
+    inputs = {"ids": ids, "first": torch.arange(n).expand(rows, n), "tree": pad_trees(heads)}
+    return Asked(inputs, torch.tensor(heads), rows * n)
 
 
-def learn(position: str, batches: list[HeadsBatch], new: HeadsBatch) -> float:
+def learn(position: str, batches: list[Asked], new: Asked) -> float:
     """Accuracy on new sentences after the same short training from the same random start."""
     torch.manual_seed(0)
     config = HeadFinderConfig(
@@ -109,14 +108,11 @@ def learn(position: str, batches: list[HeadsBatch], new: HeadsBatch) -> float:
     )
     model = HeadFinder(config)
     learner = torch.optim.Adam(model.parameters(), lr=0.01)
-    for batch in batches:
-        inputs, labels = Heads().prepare(batch)
-        (Heads().loss(model(*inputs), labels).total / Heads().count(labels)).backward()
+    for asked in batches:
+        (Heads().loss(model(**asked.inputs), asked).total / asked.count).backward()
         learner.step()
         learner.zero_grad()
-    inputs, labels = Heads().prepare(new)
-    loss = Heads().loss(model(*inputs), labels)
-    return loss.parts["accuracy"].item() / loss.tokens
+    return Heads().loss(model(**new.inputs), new).parts["accuracy"].item() / new.count
 
 
 def test_trees_in_the_positions_beat_order_and_order_beats_nothing() -> None:

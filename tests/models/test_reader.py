@@ -4,13 +4,13 @@ import math
 
 import pytest
 import torch
-from numpy import arange
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from qkv.attention.over_attention import over_attention
 from qkv.models.reader import BothWays, Reader, ReaderConfig, Reading
-from qkv.objectives.cloze import Cloze, ClozeBatch
+from qkv.objectives import Asked
+from qkv.objectives.cloze import Cloze
 
 V = 23
 LENGTHS, ASKED = torch.tensor([9, 4, 1]), torch.tensor([3, 5, 1])
@@ -92,9 +92,8 @@ def test_the_words_of_a_document_have_probability_one_together(
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_every_parameter_gets_a_gradient(attention: str, document: Tensor, question: Tensor) -> None:
     model = reader(attention)
-    batch = ClozeBatch(document, question, document[:, :2], document[:, 0], arange(3))
-    inputs, labels = Cloze().prepare(batch)
-    Cloze().loss(model(*inputs), labels).total.backward()
+    labels = document[:, :2], document[:, :1]
+    Cloze().loss(model(document, question), Asked({}, labels, 3)).total.backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().max() > 0, name
@@ -119,17 +118,15 @@ def test_training_exchanges_names_alike_in_document_and_question() -> None:
 def test_the_loss_is_minus_log_p_and_accuracy_looks_at_candidates_only() -> None:
     weights = torch.tensor([[0.5, 0.2, 0.3], [0.1, 0.8, 0.1], [1.0, 0.0, 0.0]])
     reading = Reading(weights, torch.tensor([[5, 6, 7], [8, 9, 8], [5, 6, 7]]))
-    candidates, answers = torch.tensor([[6, 7], [8, 9], [6, 7]]), torch.tensor([7, 8, 6])
-    batch = ClozeBatch(reading.document, reading.document, candidates, answers, arange(3))
-    loss = Cloze().loss(reading, batch)
-    assert loss.tokens == 3
+    candidates, answers = torch.tensor([[6, 7], [8, 9], [6, 7]]), torch.tensor([[7], [8], [6]])
+    loss = Cloze().loss(reading, Asked({}, (candidates, answers), 3))
     # Row 0: 7 has 0.3, and beats 6; row 1: 8 has 0.2, and loses to 9; row 2: both have 0, the first counts.
     assert loss.parts["accuracy"].item() == 2
     tiny = torch.finfo(torch.float32).tiny
     assert loss.total.item() == pytest.approx(-math.log(0.3) - math.log(0.2) - math.log(tiny), rel=1e-5)
 
 
-def after_the_cue(rows: int, seed: int) -> ClozeBatch:
+def after_the_cue(rows: int, seed: int) -> Asked:
     """The answer is the one of five anonymous words (ids 2-22, drawn anew) that stands behind the question's cue."""
     rng = torch.Generator().manual_seed(seed)
     cues = torch.stack([torch.randperm(5, generator=rng) for _ in range(rows)]) + 23  # (B, 5)
@@ -137,7 +134,7 @@ def after_the_cue(rows: int, seed: int) -> ClozeBatch:
     document = torch.stack((cues, names), dim=2).flatten(1)  # (B, 10): cue name cue name ..
     which = torch.randint(5, (rows, 1), generator=rng)
     question = torch.cat((torch.ones_like(which), cues.gather(1, which)), dim=1)
-    return ClozeBatch(document, question, names, names.gather(1, which).squeeze(1), arange(rows))
+    return Asked({"document": document, "question": question}, (names, names.gather(1, which)), rows)
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -149,12 +146,12 @@ def test_it_learns_to_find_what_stands_behind_the_cue(attention: str) -> None:
     )  # type: ignore[arg-type]
     learner = torch.optim.Adam(model.parameters(), lr=0.02)
     for step in range(150):
-        inputs, labels = Cloze().prepare(after_the_cue(64, step))
-        (Cloze().loss(model(*inputs), labels).total / 64).backward()
+        asked = after_the_cue(64, step)
+        (Cloze().loss(model(**asked.inputs), asked).total / 64).backward()
         learner.step()
         learner.zero_grad()
-    inputs, labels = Cloze().prepare(after_the_cue(500, 10_000))
-    assert Cloze().loss(model(*inputs), labels).parts["accuracy"].item() / 500 > 0.9
+    asked = after_the_cue(500, 10_000)
+    assert Cloze().loss(model(**asked.inputs), asked).parts["accuracy"].item() / 500 > 0.9
 
 
 @pytest.mark.parametrize("wrong", [{"d_hidden": 0}, {"dropout": 1.0}, {"vocab_size": 0}])

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from kit import asked
 from qkv import cli, folder
 from qkv.attention import ATTENTIONS, SCORES
 from qkv.config import from_tree
@@ -161,7 +162,7 @@ def test_without_attention_the_first_state_is_all_that_is_known_of_the_source(sr
 
 
 def test_every_parameter_gets_a_finite_gradient(model: Recurrent, src: Tensor, tgt: Tensor) -> None:
-    Translation().loss(model(src, tgt), tgt.roll(-1, 1)).total.backward()
+    Translation().loss(model(src, tgt), asked(tgt.roll(-1, 1))).total.backward()
     largest = max(p.grad.abs().max().item() for p in model.parameters())
     for name, parameter in model.named_parameters():
         assert parameter.grad.isfinite().all(), name
@@ -213,9 +214,9 @@ def test_a_source_of_nothing_but_padding_harms_nobody(model: Recurrent, src: Ten
 
 
 def test_in_bfloat16_it_is_the_same_but_for_rounding(model: Recurrent, src: Tensor, tgt: Tensor) -> None:
-    exact = Translation().loss(model(src, tgt), tgt)
+    exact = Translation().loss(model(src, tgt), asked(tgt))
     with torch.autocast("cpu", torch.bfloat16):
-        loss = Translation().loss(model.train()(src, tgt), tgt)
+        loss = Translation().loss(model.train()(src, tgt), asked(tgt))
     loss.total.backward()
     assert loss.total.item() == pytest.approx(exact.total.item(), rel=0.02)
     assert all(p.grad.isfinite().all() for p in model.parameters())
@@ -354,11 +355,12 @@ def test_it_learns_to_copy(others: dict[str, object]) -> None:
     optimiser, generator, losses = torch.optim.Adam(model.parameters(), lr=1e-2), torch.Generator().manual_seed(1), []
     for _ in range(100):
         data = torch.randint(1, 11, (32, 6), generator=generator)
-        loss = Translation(label_smoothing=0.0).loss(model(data, data[:, :-1]), data[:, 1:])
+        question = asked(data[:, 1:])
+        loss = Translation(label_smoothing=0.0).loss(model(data, data[:, :-1]), question)
         optimiser.zero_grad()
-        (loss.total / loss.tokens).backward()
+        (loss.total / question.count).backward()
         optimiser.step()
-        losses.append(loss.total.item() / loss.tokens)
+        losses.append(loss.total.item() / question.count)
     assert losses[0] > 0.9 * math.log(10)
     assert sum(losses[-10:]) / 10 < 0.5 * losses[0]
 

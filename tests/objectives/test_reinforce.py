@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from qkv.attention import Choice, build_attention
+from qkv.attention import Choice, build_attention, drawing
 from qkv.models import Transformer, TransformerConfig
 from qkv.objectives import Asked, Translation
 from qkv.objectives.reinforce import surrogate
@@ -51,8 +51,9 @@ def sampled_gradients(baseline: float, entropy: float, draws: int = 20_000) -> T
         hard.get_parameter("baseline").fill_(baseline)
     queries = q.expand(draws, 1, 1, WIDTH).detach().requires_grad_()  # a query for each draw
     at = Places(torch.zeros(1, dtype=torch.long), torch.arange(KEYS))
-    drawn, _ = hard.plain(queries, k.expand(draws, -1, -1, -1), v.expand(draws, -1, -1, -1), at)
-    loss = surrogate(at.choices, drawn[:, 0, 0] @ likelihood, torch.ones(draws))
+    with drawing() as choices:
+        drawn, _ = hard.plain(queries, k.expand(draws, -1, -1, -1), v.expand(draws, -1, -1, -1), at)
+    loss = surrogate(choices, drawn[:, 0, 0] @ likelihood, torch.ones(draws))
     (gradient,) = torch.autograd.grad(-loss, queries)
     return gradient[:, 0, 0]
 

@@ -95,9 +95,10 @@ def test_weights_scale_the_gradients_of_their_parts(weights: tuple[float, float]
 def test_a_question_of_several_is_moved_whole() -> None:
     _, asked = asked_by("classes + 0.5 * causal_lm")
     moved = asked.to("meta")
-    assert moved.inputs["ids"].device.type == "meta"
-    assert [one.device.type for one in moved.labels if isinstance(one, Tensor)] == ["meta"] * 2
-    assert moved.count == asked.count
+    for one, before in zip([moved, *moved.parts], [asked, *asked.parts], strict=True):
+        assert {one.inputs["ids"].device.type, one.labels.device.type} == {"meta"}
+        assert one.count == before.count
+    assert [part.count for part in asked.parts] == [3, 6]
 
 
 def test_what_a_text_names() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from qkv.decoding import Translator
 from qkv.look.explain import explain
 from qkv.look.page import number, save
 from qkv.look.steps import Step, worked_example
+from qkv.opening import load_translator
 
 Open = Callable[..., Any]
 TEXT = "1 4 <i>&"
@@ -21,7 +21,7 @@ TEXT = "1 4 <i>&"
 
 @pytest.fixture(scope="module")
 def steps(model: Path) -> list[Step]:
-    return explain(Translator.load(model), TEXT, layer=2, head=3)
+    return explain(load_translator(model), TEXT, layer=2, head=3)
 
 
 @pytest.fixture(scope="module")

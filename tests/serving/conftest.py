@@ -12,9 +12,10 @@ from torch import Tensor
 
 from qkv import Translator, folder
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Translation
+from qkv.objectives import Asked, Translation
+from qkv.opening import load_translator
 from qkv.serving import Models, Service, make_app
-from qkv.text.tokenizer import BOS, EOS, Tokenizer
+from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 WORDS = {
     "dog": "Hund", "cat": "Katze", "house": "Haus", "tree": "Baum", "snow": "Schnee", "child": "Kind", "red": "rot",
@@ -51,9 +52,10 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pairs = [sentence(rng) for _ in range(32)]
         src = rows([[*tokenizer.encode(source), EOS] for source, _ in pairs])
         tgt = rows([[BOS, *tokenizer.encode(target), EOS] for _, target in pairs])
-        loss = objective.loss(model(src, tgt[:, :-1]), tgt[:, 1:])
+        asked = Asked({}, tgt[:, 1:], int((tgt[:, 1:] != PAD).sum()))
+        loss = objective.loss(model(src, tgt[:, :-1]), asked)
         optimiser.zero_grad()
-        (loss.total / loss.tokens).backward()
+        (loss.total / asked.count).backward()
         optimiser.step()
     place = tmp_path_factory.mktemp("serving") / "en-de"
     folder.save(place, model.eval(), tokenizer, {"source": "en", "target": "de", "longest_source": 20})
@@ -62,7 +64,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def translator(model_folder: Path) -> Translator:
-    return Translator.load(model_folder)
+    return load_translator(model_folder)
 
 
 @pytest.fixture(scope="session")

@@ -1,27 +1,26 @@
-"""Documents: their files, sentences and ids; the objective; the baselines; and that a run learns what decides."""
+"""Labelled texts: their files, sentences and ids; the baselines; and that a run learns what decides."""
 
 import gzip
 import json
-import os
 import random
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from qkv.objectives.classification import Classification, DocumentBatch
-from qkv.tasks.classification import Classify, DocumentConfig
 
-from qkv import cli, tasks
+import qkv
+from kit import real, tokenizer
 from qkv.errors import InputError
-from qkv.tasks import baselines
+from qkv.models import GPT2, Hierarchical
+from qkv.tasks import Survey, baselines
+from qkv.tasks.classify import Classify, LabelledConfig
 from qkv.text import read_labelled
 from qkv.text.labelled import sentences
-from qkv.text.tokenizer import Tokenizer
+from qkv.text.tokenizer import EOS
 
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
+TOKENIZER = tokenizer("the film was good and bad and long")
 
 # -- files -------------------------------------------------------------------------------------------------------------
 
@@ -59,10 +58,9 @@ def test_sentences_are_those_that_the_data_marks_or_those_of_the_text() -> None:
     assert sentences("so it ended <br> <br> i liked it") == ["so it ended", "i liked it"]
 
 
-@pytest.mark.skipif(not (DATA / "movie-review-polarity").exists(), reason="the movie reviews are not at hand")
 def test_real_reviews_are_read_whole() -> None:
     """The counts are those of the set's own description: 200 reviews, as many for as against."""
-    path = DATA / "movie-review-polarity" / "valid.tsv.gz"
+    path = real("movie-review-polarity", "valid.tsv.gz")
     documents = list(read_labelled([path]))
     assert len(documents) == 200
     assert sum(one.label == "pos" for one in documents) == 100
@@ -71,65 +69,61 @@ def test_real_reviews_are_read_whole() -> None:
     assert sum(len(sentences(one.text)) for one in documents) > 5000  # 30 sentences a review and more
 
 
-# -- ids and batches ---------------------------------------------------------------------------------------------------
+# -- ids ---------------------------------------------------------------------------------------------------------------
 
 
-def task_of(**settings: Any) -> Classify:
-    return Classify(DocumentConfig(vocab_size=300, **settings))
+def task_of(model: type[Any] = Hierarchical, **settings: Any) -> Classify:
+    return Classify(LabelledConfig(vocab_size=300, **settings), model)
 
 
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    return Tokenizer.train(["the film was good and bad and long"], vocab_size=300)
+def facts_of(task: Classify, path: Path) -> dict[str, Any]:
+    return task.facts(Survey(task, {"train": [path], "valid": [], "test": []}, path.parent, lambda _: None), TOKENIZER)
 
 
-def test_long_sentences_are_cut_and_nothing_is_lost(tokenizer: Tokenizer) -> None:
+def test_long_sentences_are_cut_and_nothing_is_lost() -> None:
     text = "The film was good and long. It was bad."
-    whole = task_of(max_words=1000).ids(text, tokenizer)
-    assert [tokenizer.decode(row) for row in whole] == ["the film was good and long.", "it was bad."]
-    cut = task_of(max_words=3).ids(text, tokenizer)
+    whole = task_of(max_words=1000).by_sentences(text, TOKENIZER)
+    assert [TOKENIZER.decode(row) for row in whole] == ["the film was good and long.", "it was bad."]
+    cut = task_of(max_words=3).by_sentences(text, TOKENIZER)
     assert max(map(len, cut)) == 3
     assert [word for row in cut for word in row] == [word for row in whole for word in row]
-    assert task_of(max_words=3, max_sentences=2).ids(text, tokenizer) == cut[:2]
-    assert tokenizer.decode(task_of(lowercase=False).ids(text, tokenizer)[0]) == "The film was good and long."
+    assert task_of(max_words=3, max_sentences=2).by_sentences(text, TOKENIZER) == cut[:2]
+    assert TOKENIZER.decode(task_of(lowercase=False).by_sentences(text, TOKENIZER)[0]) == "The film was good and long."
 
 
-def test_a_batch_is_its_documents_padded(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_row_is_the_words_of_all_sentences_their_lengths_and_the_label(tmp_path: Path) -> None:
     path, task = tmp_path / "some.tsv", task_of()
     path.write_text("neg\tthe film was bad. It was long.\npos\tgood\n")
-    documents = list(task.read(path))
-    encoded = task.encode(documents, tokenizer, task.facts(documents))
-    batch = task.collate(encoded, np.array([4, 2]))
-    assert batch.labels.tolist() == [0, 1]
-    assert batch.pairs.tolist() == [4, 2]
-    for row, one in zip(batch.documents, encoded, strict=True):
-        assert [sentence[sentence != 0].tolist() for sentence in row if sentence.any()] == one.sentences
-        assert task.size(one) == (int((row != 0).sum()),)
+    rows = task.encode(list(task.read([path])), TOKENIZER, facts_of(task, path))
+    for text, label, (words, lengths, number) in zip(
+        ("the film was bad. It was long.", "good"), (0, 1), rows, strict=True
+    ):
+        parts = task.by_sentences(text, TOKENIZER)
+        assert [words[sum(lengths[:i]) :][:n] for i, n in enumerate(lengths)] == parts
+        assert number == [label]
 
 
-def test_labels_must_be_known_and_more_than_one(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_backbone_reads_the_text_between_two_ends_as_far_as_it_can(tmp_path: Path) -> None:
+    path, task = tmp_path / "some.tsv", task_of(GPT2)
+    path.write_text("neg\tThe film was bad. It was long.\npos\tgood\n")
+    facts = {**facts_of(task, path), "max_length": 6}
+    (long, one), (short, two) = task.encode(list(task.read([path])), TOKENIZER, facts)
+    assert long == [EOS, *TOKENIZER.encode("The film was bad. It was long.")[:4], EOS]
+    assert short == [EOS, *TOKENIZER.encode("good"), EOS]
+    assert (one, two) == ([0], [1])
+    assert task.remarks() == ["1 texts had more tokens than the model reads at once: cut"]
+
+
+def test_labels_must_be_known_and_more_than_one(tmp_path: Path) -> None:
     path, task = tmp_path / "some.tsv", task_of()
     path.write_text("pos\tgood\npos\tfine\n")
-    documents = list(task.read(path))
     with pytest.raises(InputError, match="every document has the label 'pos'; give documents of two classes or more"):
-        task.facts(documents)
+        facts_of(task, path)
     with pytest.raises(InputError, match=r"some.tsv line 1 has the label 'pos', which no training document has"):
-        task.encode(documents, tokenizer, {"labels": ["bad", "good"]})
+        task.encode(list(task.read([path])), TOKENIZER, {"labels": ["bad", "good"]})
 
 
-# -- the objective and the baselines -----------------------------------------------------------------------------------
-
-
-def test_the_loss_is_the_papers() -> None:
-    """Eq. 12, by hand: logits 0 and log 3 give the probabilities 1/4 and 3/4."""
-    logits, labels = torch.tensor([[0.0, np.log(3)]] * 3), torch.tensor([1, 0, 1])
-    loss = Classification().loss(logits, labels)
-    assert float(loss.total) == pytest.approx(-2 * np.log(3 / 4) - np.log(1 / 4))
-    assert (float(loss.parts["accuracy"]), loss.tokens, Classification().count(labels)) == (2, 3, 3)
-    smoothed = Classification(label_smoothing=0.2).loss(logits[:1], labels[:1])
-    assert float(smoothed.total) == pytest.approx(-0.9 * np.log(3 / 4) - 0.1 * np.log(1 / 4))
-    batch = DocumentBatch(torch.ones(3, 1, 1), labels, np.arange(3))
-    assert Classification().prepare(batch.to(torch.device("cpu")))[1].tolist() == [1, 0, 1]
+# -- the baselines -----------------------------------------------------------------------------------------------------
 
 
 def test_the_majority_is_that_of_the_training_labels() -> None:
@@ -137,21 +131,31 @@ def test_the_majority_is_that_of_the_training_labels() -> None:
 
 
 def test_a_bag_of_words_is_a_logistic_regression() -> None:
-    """At its optimum the gradient is zero: sum of x (p - y) + decay W = 0, written out with a dense table."""
+    """Learned here once more, by Newton's method on a dense table: rows of length 1, C = 1, the bias not punished."""
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     rng = random.Random(1)
-    documents = [[rng.randrange(12) for _ in range(6)] for _ in range(30)]
-    labels = [int(3 in words) for words in documents]
-    x = torch.zeros(30, 12)
-    for row, words in zip(x, documents, strict=True):
-        row[words] = len(set(words)) ** -0.5
-    found = baselines.Occurrences(documents)
-    w = torch.randn(12, 2, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(found @ w, x @ w)
-    assert baselines.bag_of_words(documents, labels, documents, labels, vocab_size=12, decay=0.01) == 1.0
-    shuffled = [words[::-1] for words in documents]  # order does not matter to it
-    assert baselines.bag_of_words(documents, labels, shuffled, labels, vocab_size=12, decay=0.01) == 1.0
-    heavy = baselines.bag_of_words(documents, labels, documents, labels, vocab_size=12, decay=1e6)
-    assert heavy == pytest.approx(max(labels.count(0), labels.count(1)) / 30)  # W is 0: the majority is left
+    documents = [[rng.randrange(12) for _ in range(6)] for _ in range(60)]
+    labels = [int(3 in words or rng.random() < 0.2) for words in documents]
+    new = [[rng.randrange(12) for _ in range(6)] for _ in range(40)]
+    gold = [int(3 in words) for words in new]
+
+    def table(rows: list[list[int]]) -> torch.Tensor:
+        x = torch.zeros(len(rows), 13, dtype=torch.float64)
+        x[:, 12] = 1  # the bias
+        for row, words in zip(x, rows, strict=True):
+            row[words] = len(set(words)) ** -0.5
+        return x
+
+    x, y, w = table(documents), torch.tensor(labels, dtype=torch.float64), torch.zeros(13, dtype=torch.float64)
+    punished = torch.diag(torch.tensor([1.0] * 12 + [0.0], dtype=torch.float64))
+    for _ in range(20):
+        p = (x @ w).sigmoid()
+        w -= torch.linalg.solve((x.T * (p * (1 - p))) @ x + punished, x.T @ (p - y) + punished @ w)
+    expected = float(((table(new) @ w > 0).long() == torch.tensor(gold)).double().mean())
+    assert baselines.bag_of_words(documents, labels, new, gold, vocab_size=12) == {"bag of words": expected}
+    backwards = [words[::-1] * 2 for words in new]  # neither order nor number matters to it
+    assert baselines.bag_of_words(documents, labels, backwards, gold, vocab_size=12) == {"bag of words": expected}
+    assert expected > baselines.majority(labels, gold)
 
 
 # -- a whole run -------------------------------------------------------------------------------------------------------
@@ -169,34 +173,24 @@ def lines(count: int, seed: int) -> str:
     return "".join(made)
 
 
-def test_a_run_learns_which_sentence_decides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_learns_which_sentence_decides(command: Callable[..., Any], tmp_path: Path) -> None:
     """By the command line: it beats every baseline, and qkv predict then knows new documents."""
     (tmp_path / "train.tsv").write_text(lines(240, 1))
     (tmp_path / "valid.tsv").write_text(lines(60, 2))
-    monkeypatch.chdir(tmp_path)
-
-    def qkv(*words: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["qkv", *words])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        return int(stopped.value.code or 0)
-
     sizes = ["--model.d-embedding", "16", "--model.d-model", "16", "--model.dropout", "0", "--data.vocab-size", "330"]
     rate = ["--training.learning-rate", "0.02", "--training.average", "none", "--training.threads", "1"]
-    assert qkv("train", "--task", "classify", "train.tsv", "--valid", "valid.tsv", "--data.batch-tokens", "800",
-               "--epochs", "8", "--seed", "1", *sizes, *rate) == 0  # fmt: skip
+    trained = command(
+        "train", "--task", "classify", "train.tsv", "--valid", "valid.tsv", "--data.batch-tokens", "800",
+        "--epochs", "8", "--seed", "1", *sizes, *rate,
+    )  # fmt: skip
+    assert trained.code == 0, trained.err
     found = json.loads((tmp_path / "model" / "results.json").read_text())
     assert found["valid"]["accuracy"] > max(found["baselines"].values())
     assert found["valid"]["accuracy"] >= 0.95
-    capsys.readouterr()
     texts = ["actor bad . ||| verdict good . ||| actor bad .", "actor good . ||| actor good . ||| verdict bad ."]
-    assert qkv("predict", *texts) == 0
-    assert capsys.readouterr().out.splitlines() == ["good", "bad"]
-    [answer, _] = tasks.predict(tmp_path / "model", texts)
-    assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-6)
-    assert qkv("predict", " ") == 1
-    assert "a text without a word was given" in capsys.readouterr().err
-    assert qkv("translate", "x", "--model", "model") == 1
-    assert "holds a model of the task 'classify', no translator" in capsys.readouterr().err
+    classifier = qkv.load(tmp_path / "model")
+    assert [answer["label"] for answer in classifier.predict(texts)] == ["good", "bad"]
+    assert [line.split("\t")[0] for line in command("predict", *texts).lines] == ["good", "bad"]
+    assert sum(classifier.predict(texts[0])["probabilities"].values()) == pytest.approx(1, abs=1e-6)
+    silent = command("predict", " ")
+    assert (silent.code, "a text without a word was given" in silent.err) == (1, True)

@@ -87,3 +87,9 @@ def test_only_candidates_have_anonymous_ids_whatever_the_words(words: list[str],
     assert [ids.document[words.index(word)] for word in candidates] == ids.candidates
     assert len(set(ids.candidates)) == len(candidates)
     assert ids.answer == ids.candidates[0]
+
+
+def test_a_tokenizer_without_free_ids_is_refused() -> None:
+    for kind in ("byte_bpe", "wordpiece"):
+        with pytest.raises(InputError, match="cloze questions need ids that no word has"):
+            number_words([QUESTION], Tokenizer.train(["some words"], kind=kind, vocab_size=300))

@@ -124,6 +124,14 @@ def test_words_come_apart_as_in_learning(kind: str) -> None:
     assert {word: [token.value for token in new._rust.model.tokenize(word)] for word in words} == split
 
 
+def test_bytes_of_letters_without_a_token_are_never_merged() -> None:
+    """The decoder would not know such a piece as bytes."""
+    old, text = KINDS["bpe"], "世界你好" * 5
+    new = old.grow([text], len(old) + 4)  # two letters, and two merges
+    assert not [token for token in new.vocabulary()[len(old) :] if "<0x" in token]
+    assert new.decode(new.encode(text)) == text
+
+
 @both_kinds
 def test_it_can_be_saved_and_grown_again(kind: str, tmp_path: Path) -> None:
     named = Tokenizer.train(OLD, kind=kind, vocab_size=275, specials=["<mask>"]).grow(NEW, 300)

@@ -101,7 +101,7 @@ def test_questions_and_their_answers(tmp_path: Path) -> None:
             squad("a dog", "x", (3, "dog")),
             "question q1 has the answer 'dog' at character 3, where its context has 'o",
         ),
-        (squad("a dog", "x", (-3, "dog")), "question q1 has the answer 'dog' at character -3"),
+        (squad("a dog", "x", (-3, "do")), "question q1 has the answer 'do' at character -3"),
         (squad("a dog", "x", (0, "")), "question q1 has the answer ''"),
         (squad("a dog", "x", ("2", "dog")), ": its question 1 is not of SQuAD's form; give a file of the form"),
         (squad("a dog", 3), ": its question 1 is not of SQuAD's form"),

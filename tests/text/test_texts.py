@@ -19,11 +19,13 @@ from qkv.text.tokenizer import Tokenizer
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 NEW_FOLDER_EACH_TIME = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-hard_text = st.text(st.sampled_from(" ab\n\n\u3000é\u2028\r世'1.") | st.characters(exclude_characters="\0"), min_size=1)
+hard_text = st.text(
+    st.sampled_from(" ab\n\n\u3000é\u2028\r世'1.") | st.characters(codec="utf-8", exclude_characters="\0"), min_size=1
+)
 
 
 def write(path: Path, content: str | bytes) -> Path:
-    data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+    data = content if isinstance(content, bytes) else content.encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
 
@@ -69,6 +71,14 @@ def test_verbatim_but_for_the_mark_and_the_line_ends(tmp_path: Path) -> None:
         assert paragraphs == [("  A\u00a0b", f"{path} line 1", True), ("\tc  \ne\u0301\r", f"{path} line 3", True)]
 
 
+@pytest.mark.parametrize("block", [1, 2, 3, 4])
+def test_a_line_end_in_two_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(lines, "BLOCK", block)
+    path = write(tmp_path / "a.txt", "a\r\n\r\nb\rc\r\r\nd\r")
+    assert "".join(text.text for text in read_texts([path])) == "a\n\nb\rc\r\nd\r"
+    assert list(lines.read_lines(path)) == ["a", "", "b\rc\r", "d"]
+
+
 def test_blank_lines_at_both_ends_are_no_documents(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "\n \na\n\n  ")
     for documents in ("blank_lines", "lines"):
@@ -100,6 +110,8 @@ PARAGRAPHS = [
     "  indented\n\n\n",
     "世界 世界\n",
     "a " * 40 + "\n",
+    "a  b \t c" * 9,
+    ("ab" + 7 * " ") * 12,
     " x \n\n y",
     "1 23\n\t4",
 ] * 9

@@ -1,5 +1,8 @@
 """Hard attention: each query takes one key, drawn by its weights and trained by REINFORCE."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -21,11 +24,25 @@ class Choice:
     entropy_weight: float  # of the term in entropy
 
 
+DRAWN: ContextVar[list[Choice] | None] = ContextVar("drawn", default=None)
+
+
+@contextmanager
+def drawing() -> Iterator[list[Choice]]:
+    """Within, what hard attentions draw is kept in the list, in their order."""
+    choices: list[Choice] = []
+    token = DRAWN.set(choices)
+    try:
+        yield choices
+    finally:
+        DRAWN.reset(token)
+
+
 class Hard(Soft):
     """Xu et al. 2015, section 4.1, stochastic hard attention: a query takes one key, s ~ softmax(scores).
 
     In training it draws, in a share `sampling` of the batches, and has soft weights in the others; what was drawn goes
-    to `at.choices`, from which the objective makes the REINFORCE term: `reward` and `entropy` are the weights of its
+    to `drawing()`, from which the objective makes the REINFORCE term: `reward` and `entropy` are the weights of its
     parts. Otherwise it takes the best key. The numbers are those of the paper's own code (arctic-captions).
     """
 
@@ -56,7 +73,8 @@ class Hard(Soft):
         drawn = one_hot(noisy(scores), scores).to(weights.dtype)
         log_weights = weights.masked_fill(weights == 0, 1).log()  # 0 log 0 is 0
         log_p, entropy = ((x * log_weights).sum(dim=(1, 2, 3)) for x in (drawn, -weights))  # (B,)
-        at.choices.append(Choice(log_p, entropy, self.baseline, self.reward, self.entropy))
+        if (choices := DRAWN.get()) is not None:
+            choices.append(Choice(log_p, entropy, self.baseline, self.reward, self.entropy))
         return drawn
 
 

@@ -19,6 +19,48 @@ def causal(at: Places) -> Tensor:
     return at.distance >= 0
 
 
+def prefix(given: Tensor) -> Tensor:
+    """Dong et al. 2019 (UniLM), Figure 1: all may look at what is given, the rest also at itself and what is before it.
+
+    given (.., T), True at the first tokens of each row -> (.., T, T).
+    """
+    place = torch.arange(given.size(-1), device=given.device)
+    return given[..., None, :] | (place[:, None] >= place)
+
+
+def permuted(rank: Tensor, *, sees_itself: bool = True) -> Tensor:
+    """Yang et al. 2019 (XLNet), Figure 4: a token may look at those whose turn comes before its own, rank (.., T).
+
+    The content stream also `sees_itself`, the query stream does not: (.., T, T).
+    """
+    query, key = rank[..., :, None], rank[..., None, :]
+    return query >= key if sees_itself else query > key
+
+
+def together(numbers: Tensor) -> Tensor:
+    """A token may look at those of its own number, of its document or sentence: (.., T) -> (.., T, T)."""
+    return numbers[..., :, None] == numbers[..., None, :]
+
+
+BLOCKED, RANDOM, WINDOW, GLOBAL = range(4)
+
+
+def bigbird_blocks(blocks: int, *, random: int, rng: torch.Generator) -> Tensor:
+    """Zaheer et al. 2020, section 2: which block of tokens may look at which, and why; BLOCKED = 0 for may not.
+
+    The first and the last block look at all and are looked at by all; every other looks at itself, at its neighbours,
+    and at `random` others that are drawn once: (blocks, blocks).
+    """
+    place = torch.arange(blocks)
+    kinds = ((place[:, None] - place).abs() <= 1).long() * WINDOW
+    is_global = (place == 0) | (place == blocks - 1)
+    kinds[is_global[:, None] | is_global] = GLOBAL
+    for row in kinds:
+        free = (row == BLOCKED).nonzero()[:, 0]
+        row[free[torch.randperm(len(free), generator=rng)[:random]]] = RANDOM
+    return kinds
+
+
 def sentence_numbers(ids: Tensor, ends: list[int]) -> Tensor:
     """The number of the sentence that each token of a text belongs to; `ends` are the ids that end one: (B, S)."""
     is_end = torch.isin(ids, torch.tensor(ends, device=ids.device)).long()

@@ -43,12 +43,12 @@ def align(
     device
         cpu, cuda or mps.
     """
-    from qkv.decoding import Translator
     from qkv.decoding.alignment import align as find_links
     from qkv.decoding.alignment import best_layer, save_readout, to_pharaoh
+    from qkv.opening import load_translator
     from qkv.text import read_pairs
 
-    translator = Translator.load(model, device)
+    translator = load_translator(model, device)
     source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
     read = read_pairs(list(files), source=source or None, target=target or None)
     pairs = [(pair.source, pair.target) for pair in read]

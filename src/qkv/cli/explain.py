@@ -61,10 +61,10 @@ def explain(
     elif unscaled or causal:
         raise InputError("--unscaled and --causal are of the worked example; a model has its own scaling and masks")
     else:
-        from qkv.decoding import Translator
         from qkv.look.explain import explain as explain_model
+        from qkv.opening import load_translator
 
-        steps = explain_model(Translator.load(model), text, stack=stack, layer=layer, head=head)
+        steps = explain_model(load_translator(model), text, stack=stack, layer=layer, head=head)
     if output is not None:
         print(page.save(steps, output, f"How attention reads: {text}"))
     elif json:

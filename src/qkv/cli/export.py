@@ -11,7 +11,7 @@ from qkv.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from qkv.decoding import Search, Translator
-    from qkv.decoding.agreement import Agreement, Decode
+    from qkv.engines.agreement import Agreement, Decode
 
 SENTENCES = 100  # of the validation set, to check with
 TIE = 1e-3  # log p: a hundred times what float32 sums differ by in another order
@@ -42,14 +42,14 @@ def export(
         Sentences to check with, one on a line; some of the validation set, or random ones, if none.
     """
     from qkv.convert import EXPORTS, exporting
-    from qkv.decoding import Translator
+    from qkv.opening import load_translator
 
     if to not in EXPORTS:
         raise InputError(f"unknown format {to!r}; {nearest(to, EXPORTS)}")
     target = folder or model / to
     if target.resolve() == model.resolve():
         raise InputError(f"{target} is the model folder itself; name another folder")
-    translator = Translator.load(model)
+    translator = load_translator(model, own_process=True)
     kinds, sources = sources_to_check(translator, model, check)
     given = (translator.model, translator.tokenizer, translator.about, quantization)
     with exporting(to, model, target, *given) as written:
@@ -88,7 +88,7 @@ def sources_to_check(translator: "Translator", model: Path, check: Path | None) 
 
 def compared(translator: "Translator", sources: list[list[int]], theirs: "Decode", to: str) -> "list[Agreement]":
     from qkv.decoding import Search
-    from qkv.decoding.agreement import agreement
+    from qkv.engines.agreement import agreement
 
     alpha = 0.0 if to == "huggingface" else 1.0  # generate ranks by log p / length^p, which is ours with neither
     return [agreement(translator.model, sources, theirs, Search(beam=beam, alpha=alpha)) for beam in (1, 5)]
@@ -112,16 +112,21 @@ def refuse(found: "Agreement", quantization: str) -> None:
 
 
 def by_ctranslate2(folder: Path, translator: "Translator") -> "Decode":
-    from qkv.decoding.ctranslate2 import CTranslate2
+    from qkv.decoding.translator import longest_targets
+    from qkv.engines.ctranslate2 import CTranslate2
 
-    engine = CTranslate2(folder, translator.model, translator.tokenizer)
-    return lambda sources, how: [some[0].tokens for some in engine.decode(sources, how)]
+    engine, longest = CTranslate2(folder, translator.model, translator.tokenizer), translator.model.config.max_length
+
+    def decode(sources: list[list[int]], how: "Search") -> list[list[int]]:
+        return [some[0].tokens for some in engine.decode(sources, longest_targets(sources, longest), how)]
+
+    return decode
 
 
 def by_onnx(folder: Path, translator: "Translator") -> "Decode":
     from qkv.convert import OnnxModel
     from qkv.decoding import beam_search, greedy, padded
-    from qkv.decoding.engine import longest_targets
+    from qkv.decoding.translator import longest_targets
 
     graphs = OnnxModel(folder)
 
@@ -140,7 +145,7 @@ def by_transformers(folder: Path, translator: "Translator") -> "Decode | None":
 
     from qkv.convert import need
     from qkv.decoding import padded
-    from qkv.decoding.engine import longest_targets
+    from qkv.decoding.translator import longest_targets
     from qkv.text.tokenizer import EOS
 
     try:

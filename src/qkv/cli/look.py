@@ -64,9 +64,9 @@ def look(
     ending = output.suffix.lower()
     if ending not in ENDINGS:
         raise InputError(f"{output} ends in none of {', '.join(ENDINGS)}; choose one of them for the output's name")
-    from qkv.decoding import Translator
+    from qkv.opening import load_translator
 
-    translator = Translator.load(model, device)
+    translator = load_translator(model, device)
     if ending == ".html":
         save_page(translator, text, output, beam=beam, n_best=min(n_best, beam))
     else:

@@ -37,9 +37,9 @@ def picture(
     text
         The sentence that such a picture shows, in place of its own.
     """
-    from qkv.decoding import Translator
     from qkv.look.fonts import require_matplotlib
     from qkv.look.gallery import ANIMATIONS, Given, check_ending
+    from qkv.opening import load_translator
     from qkv.why.pictures import PICTURES
 
     if not name:
@@ -49,6 +49,6 @@ def picture(
     path = output or Path(f"{name}.{'gif' if name in ANIMATIONS else 'png'}")
     check_ending(path, is_animation=name in ANIMATIONS)
     require_matplotlib()
-    translator = Translator.load(model) if model else None
+    translator = load_translator(model) if model else None
     given = Given(translator, text, spell=path.suffix.lower() != ".svg")
     print(PICTURES[name](given).save(path))

@@ -48,10 +48,10 @@ def quantize_(
     json
         Print one JSON object.
     """
-    from qkv.decoding import Translator
-    from qkv.decoding.quantize import FILE, int8_engine, quantize, save, tokens_agree
+    from qkv.engines.quantize import FILE, int8_engine, quantize, save, tokens_agree
+    from qkv.opening import load_translator
 
-    translator = Translator.load(model)
+    translator = load_translator(model, own_process=True)
     pairs = pairs_to_compare(translator, model, valid)
     ids = [
         ids
@@ -72,7 +72,7 @@ def quantize_(
     if figures["fall"] > bound or figures["agreement"] < AGREE:
         raise InputError(
             f"8 bits would cost {figures['fall']:.2f} BLEU and keep {figures['agreement']:.0%} of the tokens (at most "
-            f"{bound:g} and at least {AGREE:.0%} are allowed), so nothing was written; translate with --engine native"
+            f"{bound:g} and at least {AGREE:.0%} are allowed), so nothing was written; translate with --engine lean"
         )
     save(model, kept)
     if json:

@@ -25,7 +25,7 @@ def serve(
     seconds: int = 60,
     file_bytes: int = 2_097_152,
     device: str = "cpu",
-    engine: str = "native",
+    engine: str = "lean",
 ) -> None:
     """Serve models over HTTP: a page to look inside, LibreTranslate's API, and our own under /api.
 
@@ -71,7 +71,7 @@ def serve(
     device
         cpu, cuda or mps.
     engine
-        What searches: native, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
+        What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
         ctranslate2-int8, or auto: the fastest here.
     """
     try:
@@ -87,7 +87,7 @@ def serve(
     )  # fmt: skip
     serving.serve(
         serving.Service(
-            models := serving.Models.load(model or [Path("model")], device, engine),
+            models := serving.Models.load(model or [Path("model")], device, engine, own_process=True),
             limits=limits,
             key=os.environ.get("QKV_API_KEY", "") if api_key is None else api_key,
             glossaries=serving.read_glossaries(glossary, models) if glossary else {},

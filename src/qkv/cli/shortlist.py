@@ -15,8 +15,8 @@ from qkv.errors import InputError
 if TYPE_CHECKING:
     from qkv.data import RowsOnDisk
     from qkv.decoding import Engine, Translator
-    from qkv.decoding.engine import Lean
-    from qkv.decoding.shortlist import Shortlist
+    from qkv.engines.lean_engine import Lean
+    from qkv.engines.shortlist import Shortlist
 
 
 def shortlist_(
@@ -33,7 +33,7 @@ def shortlist_(
     """Learn which words each source word may become, so that translating tries these few and not the vocabulary.
 
     It is compared with the whole vocabulary on validation text, and refused if BLEU falls by more than --bound. Then
-    `qkv translate --engine native+shortlist` uses it.
+    `qkv translate --engine lean+shortlist` uses it.
 
     For example:
       qkv shortlist model
@@ -58,19 +58,19 @@ def shortlist_(
     json
         Print one JSON object.
     """
-    from qkv.decoding import Translator
-    from qkv.decoding.engine import Lean
-    from qkv.decoding.quantize import FILE as QUANTISED
-    from qkv.decoding.quantize import open_int8, standard
-    from qkv.decoding.shortlist import FILE, WITH, Shortlisted, make_shortlist, save
+    from qkv.engines.lean_engine import Lean
+    from qkv.engines.quantize import FILE as QUANTISED
+    from qkv.engines.quantize import open_int8, standard
+    from qkv.engines.shortlist import FILE, WITH, Shortlisted, make_shortlist, save
     from qkv.folder import Loaded
+    from qkv.opening import load_translator
 
-    translator = Translator.load(model)
+    translator = load_translator(model, own_process=True)
     plain, tokenizer = standard(translator.model), translator.tokenizer
     pairs = pairs_to_compare(translator, model, valid)
     with training_data(translator, model, train) as corpus:
         made = make_shortlist(corpus, len(tokenizer), frequent=frequent, each=each)
-    kinds = {"native": Lean(plain)}
+    kinds = {"lean": Lean(plain)}
     if (model / QUANTISED).exists():
         kinds["int8"] = cast("Lean", open_int8(model, Loaded(plain, tokenizer, translator.about), "cpu"))
     engines: dict[str, Engine] = {}
@@ -93,7 +93,7 @@ def shortlist_(
     words, covered = figures["words"], figures["covered"]
     out.print(f"a sentence may use {words:.0f} of {len(tokenizer)} words, {covered:.1%} of its reference among them")
     out.print(f"BLEU falls by {figures['fall']:.2f} at most")
-    out.print(f"wrote {model / FILE}, use it with --engine native{WITH}" + f" or int8{WITH}" * ("int8" in kinds))
+    out.print(f"wrote {model / FILE}, use it with --engine lean{WITH}" + f" or int8{WITH}" * ("int8" in kinds))
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def translate(
     kind: Annotated[str | None, Parameter(name="--format")] = None,
     protect: Annotated[list[str] | None, PLAIN] = None,
     device: str = "cpu",
-    engine: str = "native",
+    engine: str = "lean",
 ) -> None:
     """Translate text, lines or whole documents: one line out for each line in, and a file of the same format.
 
@@ -86,15 +86,15 @@ def translate(
     device
         cpu, cuda or mps.
     engine
-        What searches: native, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
+        What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
         ctranslate2-int8, or auto: the fastest here.
     """
     from qkv.cli.documents import check_flags, give_file, give_texts, is_document
-    from qkv.decoding import Translator
     from qkv.documents import compiled
+    from qkv.opening import load_translator
 
     kept = compiled(protect or [])
-    translator = Translator.load(model, device, engine)
+    translator = load_translator(model, device, engine=engine, own_process=True)
     how: dict[str, Any] = {"beam": beam, "n_best": n_best, "alpha": alpha, "seed": seed}
     how |= {"sampling": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
     if kind or protect or is_document(text):
@@ -164,7 +164,7 @@ def score(
     confidence: Annotated[bool, PLAIN] = False,
     json: Annotated[bool, PLAIN] = False,
     device: str = "cpu",
-    engine: str = "native",
+    engine: str = "lean",
 ) -> None:
     """Translate the source side of test files and measure BLEU and chrF against the target side.
 
@@ -196,17 +196,16 @@ def score(
     device
         cpu, cuda or mps.
     engine
-        What searches: native, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
+        What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
         ctranslate2-int8, or auto: the fastest here.
     """
-    from qkv.decoding import Translator
     from qkv.evaluation import score as measure
-    from qkv.opening import task_in_folder
+    from qkv.opening import load_translator, task_in_folder
     from qkv.text import read_pairs
 
     if model.is_dir() and task_in_folder(model) != "translate":
         return score_task(model, files, device, as_json=json)
-    translator = Translator.load(model, device, engine)
+    translator = load_translator(model, device, engine=engine, own_process=True)
     source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
     pairs = list(read_pairs(list(files), source=source or None, target=target or None))
     how = {"beam": beam, "alpha": alpha}

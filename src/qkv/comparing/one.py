@@ -57,7 +57,8 @@ def measure(spec: Spec, folder: Path, trained: Trained) -> Tree:
     figures["parameters"] = count_parameters(loaded.model)
     measured_on, examples = held_out(spec, task)
     found = task.evaluate(loaded, examples, **spec.search)
-    figures |= {name: value for name, value in found.items() if name != "loss"} | {"measured_on": measured_on}
+    kept = found if task.score == "loss" else {name: value for name, value in found.items() if name != "loss"}
+    figures |= {**kept, "measured_on": measured_on}
     if RunFolder(folder).results.exists():
         figures["baselines"] = json.loads(RunFolder(folder).results.read_text(encoding="utf-8"))["baselines"]
     return figures | task.timed(loaded, examples, **spec.search)

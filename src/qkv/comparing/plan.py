@@ -161,9 +161,9 @@ def possible(base: Tree, rows: list[Row], skip: bool) -> tuple[list[Row], dict[s
     check_names(rows)
     problems = {row.name: sentence for row in rows if (sentence := problem(base, row))}
     if problems and not (skip and len(problems) < len(rows)):
-        told = "; ".join(f"{name}: {sentence}" for name, sentence in problems.items())
+        said = "; ".join(f"{name}: {sentence}" for name, sentence in problems.items())
         cure = "correct them" if len(problems) == len(rows) else "leave them out, or give --skip-impossible"
-        raise InputError(f"{len(problems)} of {len(rows)} rows cannot be built ({told}); {cure}")
+        raise InputError(f"{len(problems)} of {len(rows)} rows cannot be built ({said}); {cure}")
     return [row for row in rows if row.name not in problems], problems
 
 

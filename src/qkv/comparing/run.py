@@ -133,13 +133,13 @@ class Runs:
         entry.waiting -= 1
         if failure:
             entry.failed[spec.seed] = failure
-            told = f"failed: {failure} (see {self.place / spec.folder / 'log.txt'})"
+            said = f"failed: {failure} (see {self.place / spec.folder / 'log.txt'})"
         else:
             result = json.loads((self.place / spec.folder / "result.json").read_text(encoding="utf-8"))
             entry.results.append(result)
             names = [name for name in ("loss", "bleu", "accuracy") if name in result]
-            told = ", ".join(f"{FIGURES[name].title} {FIGURES[name].text(result[name])}" for name in names)
-        self.display.say(f"{spec.row}, seed {spec.seed}: {told}")
+            said = ", ".join(f"{FIGURES[name].title} {FIGURES[name].text(result[name])}" for name in names)
+        self.display.say(f"{spec.row}, seed {spec.seed}: {said}")
         self.write()
 
     def count(self) -> str:

@@ -60,7 +60,8 @@ class Shared:
     def survey(self, tree: Tree, where: str) -> Survey:
         """The files, read and examined; again only for a row that reads them in another way."""
         data = {key: value for key, value in tree.get("data", {}).items() if key not in LATER}
-        key = digest_json([tree.get("task"), data])
+        columns = prepare.task(tree, where).columns  # a task may read texts otherwise for another kind of model
+        key = digest_json([tree.get("task"), columns, [tree.get(part) for part in PARTS], data])
         if key not in self.surveys:
             self.out.mkdir(parents=True, exist_ok=True)
             self.surveys[key] = prepare.read(tree, {}, self.out, self.display, where)

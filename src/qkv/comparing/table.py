@@ -87,8 +87,9 @@ class Table:
         for signature, where in sorted({(r["bleu_signature"], r["measured_on"]) for r in results if "bleu" in r}):
             how = ", ".join(f"{key} {value}" for key, value in self.search.items())
             notes.append(f"BLEU of the {where}, {how}: {signature}")
+        title = FIGURES[self.task.score].title
         notes += [
-            f"accuracy of the {where}" for where in sorted({r["measured_on"] for r in results if "baselines" in r})
+            f"{title} of the {where}" for where in sorted({r["measured_on"] for r in results if "baselines" in r})
         ]
         notes += self.baselines(results)
         threads = sorted({result["threads"] for result in results})
@@ -107,8 +108,9 @@ class Table:
         several = [result["baselines"] for result in results if result.get("baselines")]
         names = dict.fromkeys(name for one in several for name in one)
         means = {name: statistics.fmean(one[name] for one in several if name in one) for name in names}
-        told = ", ".join(f"{name} {mean:.2%}" for name, mean in means.items())
-        return [f"baselines on the validation examples: {told}"] * bool(told)
+        figure = FIGURES[self.task.score]
+        said = ", ".join(f"{name} {figure.text(mean)}{figure.after}" for name, mean in means.items())
+        return [f"baselines on the validation examples: {said}"] * bool(said)
 
     def markdown(self) -> str:
         header = self.header()

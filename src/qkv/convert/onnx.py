@@ -30,7 +30,7 @@ from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 OPSET = 17  # what onnxruntime 1.12 and later read
 
 
-class Encoder(nn.Module):
+class OnnxEncoder(nn.Module):
     """The encoder stack, and what the decoder's blocks make of its memory. Places are rows of a table."""
 
     def __init__(self, model: Transformer) -> None:
@@ -48,7 +48,7 @@ class Encoder(nn.Module):
         return tuple(part.heads(project(memory)) for part in parts for project in (part.key, part.value))
 
 
-class Decoder(nn.Module):
+class OnnxDecoder(nn.Module):
     """One step of the decoder stack."""
 
     def __init__(self, model: Transformer) -> None:
@@ -85,7 +85,7 @@ def write_onnx(
     c = model.config
     layers, src, tokens = c.decoder_layers, torch.tensor([[4, 5, EOS], [6, EOS, PAD]]), torch.tensor([BOS, BOS])
     copied = copy.deepcopy(model).cpu().eval()
-    encoder, decoder = Encoder(copied), Decoder(copied)
+    encoder, decoder = OnnxEncoder(copied), OnnxDecoder(copied)
     with torch.no_grad():
         source = encoder(src)
     past = [torch.zeros(2, c.n_heads, 1, c.head_width) for _ in range(2 * layers)]

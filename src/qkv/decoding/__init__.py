@@ -1,18 +1,22 @@
-"""Logits -> text: greedy and beam search, sampling, and the translator that is made of them."""
+"""Logits -> text: greedy and beam search, sampling, and what is made of them: translators and generators."""
 
 from qkv.decoding.beam import beam_search
-from qkv.decoding.engine import Engine, Native, Search, padded
-from qkv.decoding.engines import ENGINES
-from qkv.decoding.greedy import greedy, sample
+from qkv.decoding.engine import Engine, Plain, Search, padded
+from qkv.decoding.generator import Generated, Generator
+from qkv.decoding.greedy import greedy
 from qkv.decoding.hypothesis import Hypothesis, length_penalty
+from qkv.decoding.sampling import sample
+from qkv.decoding.searcher import Searcher
 from qkv.decoding.translator import Translated, Translator
 
 __all__ = [
-    "ENGINES",
     "Engine",
+    "Generated",
+    "Generator",
     "Hypothesis",
-    "Native",
+    "Plain",
     "Search",
+    "Searcher",
     "Translated",
     "Translator",
     "beam_search",

@@ -1,20 +1,20 @@
 """Word alignments out of attention: which source word each target word comes from."""
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from qkv.attention import Soft
+from qkv.attention import Soft, recording
 from qkv.config import from_tree
 from qkv.decoding.engine import padded
-from qkv.decoding.translator import CELLS, Translator, by_length
+from qkv.decoding.lexicon import Cells, Lexicon
+from qkv.decoding.searcher import CELLS, by_length
+from qkv.decoding.translator import Translator
 from qkv.errors import InputError
 from qkv.files import write_json
 from qkv.text.tokenizer import BOS
@@ -23,6 +23,7 @@ FILE = "alignment.json"  # where a model folder keeps the read-out that suits it
 ROUNDS = 5  # of expectation and maximisation, as in Brown et al. 1993
 Links = list[tuple[int, int]]  # (source word, target word), counted from 0
 Words = list[list[int]]  # the token ids of each word
+OVER_SOURCE = "memory_attention"  # what models call it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +99,10 @@ def both_readings(
         rows = [work[j] for j in batch]
         inputs = padded([tgt[i] for i in rows], device).roll(1, dims=1)  # (B, T): the end makes room for <s>
         inputs[:, 0] = BOS
-        with watching(translator.model) as calls:
+        with recording(translator.model, OVER_SOURCE) as seen:
             translator.model(padded([src[i] for i in rows], device), inputs)
-        maps = torch.stack([torch.cat(some, dim=1) for some in calls])[layers].float().cpu()  # (layers, B, T, S)
+        heads = [torch.cat(calls, dim=2).mean(dim=1) for calls in seen.calls.values()]
+        maps = torch.stack(heads)[layers].float().cpu()  # (layers, B, T, S)
         for row, i in enumerate(rows):
             n, sizes = len(tgt[i]), ([len(word) for word in targets[i]], [len(word) for word in sources[i]])
             found[i] = torch.stack([merged(maps[:, row, shift : n + shift], *sizes) for shift in (0, 1)])
@@ -111,28 +113,6 @@ def merged(weights: Tensor, rows: list[int], columns: list[int]) -> Tensor:
     """Between sub-words (L, t, s) -> between words: a word looks as its parts do on average, at all of a word."""
     by_word = [part.sum(dim=2) for part in weights[:, :, : sum(columns)].split(columns, dim=2)]  # without </s>
     return torch.stack([part.mean(dim=1) for part in torch.stack(by_word, dim=2).split(rows, dim=1)], dim=1)
-
-
-@contextmanager
-def watching(model: nn.Module) -> Iterator[list[list[Tensor]]]:
-    """Within, the weights of each layer's attention over the source, mean over heads: calls of (B, T, S)."""
-    parts = memory_attentions(model)
-    calls: list[list[Tensor]] = [[] for _ in parts]
-
-    def keep(number: int) -> Any:
-        def hook(attend: Any, args: tuple[Any, ...], _: Tensor) -> Tensor:
-            context, weights = attend.plain(*args)
-            calls[number].append(weights.mean(dim=1))
-            return context  # type: ignore[no-any-return]
-
-        return hook
-
-    handles = [part.register_forward_hook(keep(number)) for number, part in enumerate(parts)]
-    try:
-        yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def memory_attentions(model: nn.Module) -> list[Soft]:
@@ -154,7 +134,7 @@ def _over_memory(model: nn.Module) -> list[Soft]:
     if getattr(getattr(model, "config", None), "attention", "") == "none":
         return []
     named = [(name.split("."), part) for name, part in model.named_modules() if isinstance(part, Soft)]
-    return [part for name, part in named if "memory_attention" in name]
+    return [part for name, part in named if OVER_SOURCE in name]
 
 
 def check_layer(translator: Translator, layer: int) -> int:
@@ -209,21 +189,19 @@ def best_layer(translator: Translator, pairs: list[tuple[str, str]]) -> Readout:
 
 def lexical_posteriors(pairs: list[tuple[list[str], list[str]]]) -> list[Tensor]:
     """p(target word j comes from source word i | pair) by IBM model 1, (T, S) for each pair: rows sum to 1."""
-    together: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)  # t(target | source), flat at first
-    posteriors: list[Tensor] = []
-    for _ in range(ROUNDS):
-        counts: dict[tuple[str, str], float] = defaultdict(float)
-        totals: dict[str, float] = defaultdict(float)
-        posteriors = []
-        for source, target in pairs:
-            table = torch.tensor([[together[s, t] for s in source] for t in target]).view(len(target), len(source))
-            posteriors.append(table / table.sum(dim=1, keepdim=True))
-            for t, row in zip(target, posteriors[-1].tolist(), strict=True):
-                for s, share in zip(source, row, strict=True):
-                    counts[s, t] += share
-                    totals[s] += share
-        together = defaultdict(float, {(s, t): count / totals[s] for (s, t), count in counts.items()})
-    return posteriors
+    words = {word: number for number, word in enumerate({word for pair in pairs for side in pair for word in side})}
+    parts, before = list[Cells](), 0
+    for pair in pairs:
+        source, target = (np.array([words[word] for word in side], np.int64) for side in pair)
+        number = np.arange(before, before + len(target))
+        parts.append((np.tile(source, len(target)), target.repeat(len(source)), number.repeat(len(source))))
+        before += len(target)
+    source, target, number = (np.concatenate(column) for column in zip(*parts, strict=True))
+    # Of the last round, what is asked for is the expectation.
+    shares = Lexicon.learn(lambda: [(source, target, number)], len(words), ROUNDS - 1).shares((source, target, number))
+    sizes = [len(part[0]) for part in parts]
+    several = torch.from_numpy(shares).float().split(sizes)
+    return [share.view(len(target), len(source)) for share, (source, target) in zip(several, pairs, strict=True)]
 
 
 # -- measures and files ----------------------------------------------------------------------------------------------

@@ -5,50 +5,43 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from qkv.decoding.hypothesis import Hypothesis, best, length_penalty, next_log_probabilities
+from qkv.decoding.constraints import Constraints, Ends
+from qkv.decoding.hypothesis import Hypothesis, best, length_penalty
 from qkv.models import State, Writes
 from qkv.text.tokenizer import EOS
 
 
 @torch.inference_mode()
 def beam_search(
-    model: Writes, given: Tensor, limits: Sequence[int], *, beam: int, alpha: float = 1.0, no_repeat: int = 0
-) -> list[list[Hypothesis]]:
+    model: Writes, given: Tensor, limits: Sequence[int],
+    *, beam: int, alpha: float = 1.0, no_repeat: int = 0, ends: Ends = "forced",
+) -> list[list[Hypothesis]]:  # fmt: skip
     """The `beam` best hypotheses found for each sentence that is given (B, S), best first.
 
     At each step the best 2 * beam continuations are looked at: ends among the first `beam` of them are finished, the
     first `beam` that do not end live on. A sentence is done when `beam` hypotheses are finished, or at its limit: it
     never depends on its neighbours. Scores are log p / ((5 + length) / 6)^alpha.
     """
-    search = _Search(*model.start(given), list(limits), beam, alpha)
+    search = _Search(*model.start(given), Constraints(limits, no_repeat, ends), beam, alpha)
     while len(search.sentence):
+        last = search.constraints.last(search.sentence, search.tokens.size(1))  # sentences (n,)
+        rows = None if last is None else last.repeat_interleave(search.total.size(1))  # hypotheses (n * width,)
         logits = model.step(search.tokens[:, -1], search.state)
-        search.advance(next_log_probabilities(logits, search.tokens, search.must_end(), no_repeat))
+        search.advance(search.constraints.log_probabilities(logits, search.tokens, rows), last)
     return [sorted(found, key=lambda h: -h.score)[:beam] for found in search.finished]
 
 
 class _Search:
     """Rows of live hypotheses, `width` for each sentence still at work."""
 
-    def __init__(self, first: Tensor, state: State, limits: list[int], beam: int, alpha: float) -> None:
-        self.state, self.limits, self.beam, self.alpha = state, torch.tensor(limits), beam, alpha
-        self.soonest = min(limits)
-        self.sentence = torch.arange(len(limits))  # (n,)
+    def __init__(self, first: Tensor, state: State, constraints: Constraints, beam: int, alpha: float) -> None:
+        self.state, self.constraints, self.beam, self.alpha = state, constraints, beam, alpha
+        self.sentence = torch.arange(len(first))  # (n,)
         self.tokens = first[:, None]  # (n * width, t)
-        self.total = torch.zeros(len(limits), 1, device=first.device)  # (n, width): log p of each
-        self.finished: list[list[Hypothesis]] = [[] for _ in limits]
+        self.total = torch.zeros(len(first), 1, device=first.device)  # (n, width): log p of each
+        self.finished: list[list[Hypothesis]] = [[] for _ in first]
 
-    def at_limit(self) -> Tensor | None:
-        """Which sentences (n,) must end with this step; None: not one."""
-        length = self.tokens.size(1)
-        return self.limits[self.sentence] <= length if self.soonest <= length else None
-
-    def must_end(self) -> Tensor | None:
-        """... and which hypotheses (n * width,)."""
-        sentences = self.at_limit()
-        return None if sentences is None else sentences.repeat_interleave(self.total.size(1))
-
-    def advance(self, log_p: Tensor) -> None:
+    def advance(self, log_p: Tensor, last: Tensor | None) -> None:
         """Choose among all continuations (n * width, V) of the live hypotheses."""
         n, width = self.total.shape
         values, tokens = best(log_p, 2 * self.beam)  # of each hypothesis: no more of one can be among the best of all
@@ -57,7 +50,7 @@ class _Search:
         parent, token = index // values.size(1), tokens.view(n, -1).gather(1, index)
         rows = parent + width * torch.arange(n, device=parent.device)[:, None]
         ends = token == EOS
-        self.finish(top, rows, ends)
+        self.finish(top, rows, token, last)
         alive = top.masked_fill(ends, -torch.inf)
         self.total, kept = alive.topk(min(self.beam, alive.size(1)), dim=1)  # (n, W)
         going = self.unfinished()
@@ -66,23 +59,26 @@ class _Search:
         self.tokens = torch.cat((self.tokens[chosen], token.gather(1, kept)[going].flatten()[:, None]), dim=1)
         self.state.reorder(chosen)
 
-    def finish(self, top: Tensor, rows: Tensor, ends: Tensor) -> None:
-        if not ends.any():
+    def finish(self, top: Tensor, rows: Tensor, token: Tensor, last: Tensor | None) -> None:
+        """Keep what ends among the first `beam` of each sentence; at its limit, all of them."""
+        over = token == EOS if last is None else (token == EOS) | last.to(token.device)[:, None]
+        if not over.any():
             return
-        at_limit = self.at_limit()
-        forced = [False] * len(top) if at_limit is None else at_limit.tolist()
+        at_limit = [False] * len(top) if last is None else last.tolist()
         length = self.tokens.size(1)  # new tokens, the end included
         penalty = length_penalty(length, self.alpha)
-        values = top.tolist()
-        for i, j in ends[:, : self.beam].nonzero().tolist():
+        values, is_forced = top.tolist(), self.constraints.ends == "forced"
+        for i, j in over[:, : self.beam].nonzero().tolist():
             if values[i][j] == -torch.inf:
                 continue
-            tokens = self.tokens[rows[i, j], 1:].tolist()
-            hypothesis = Hypothesis(tokens, values[i][j] / penalty, values[i][j], not forced[i])
+            is_end = bool(token[i, j] == EOS)
+            written = self.tokens[rows[i, j], 1:].tolist() + ([] if is_end else [int(token[i, j])])
+            ended = is_end and not (is_forced and at_limit[i])
+            hypothesis = Hypothesis(written, values[i][j] / penalty, values[i][j], ended)
             self.finished[int(self.sentence[i])].append(hypothesis)
 
     def unfinished(self) -> Tensor:
         """Which sentences go on: too few finished, the limit not reached, and some hypothesis still alive."""
         few = torch.tensor([len(self.finished[s]) < self.beam for s in self.sentence.tolist()])
-        early = self.limits[self.sentence] > self.tokens.size(1)
+        early = self.constraints.limits[self.sentence] > self.tokens.size(1)
         return few & early & (self.total[:, 0] > -torch.inf).cpu()

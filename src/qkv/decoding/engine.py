@@ -1,29 +1,30 @@
-"""What does the searching: ids of source sentences in, the best hypotheses of each out."""
+"""What does the searching: ids in, the best hypotheses for each row of them out."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
 
 from qkv.decoding.beam import beam_search
-from qkv.decoding.greedy import greedy, sample
+from qkv.decoding.constraints import Constraints, Ends
+from qkv.decoding.greedy import Choose, NextTokens, greedy, most_probable, one_by_one
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.lean import LeanTransformer
+from qkv.decoding.sampling import RowNumber, check_sampling, drawing, sample, uniform
+from qkv.decoding.sliding import Sliding
 from qkv.errors import InputError
-from qkv.models import Model, Transformer, Writes
+from qkv.models import CausalBackbone, Model, Writes
 from qkv.text.tokenizer import EOS, PAD
 
-LITTLE = 2 * 10**7  # multiply-adds of a step up to which one thread is at least as fast as two
 STEEPEST = 20  # the largest alpha: the penalty of a million tokens is still a number
-MORE = 50  # tokens that a translation may have more than its source (Vaswani et al. 2017, section 6.1)
+Work = Callable[[Any], Any]  # what JSON can hold, in and out
+Spread = Callable[[Sequence[Any]], list[Any]]  # pieces of work, done side by side -> their results, in order
 
 
 @dataclass(frozen=True)
 class Search:
-    """How to look for a translation: beam search, or greedy with beam=1, or sampling with a temperature."""
+    """How to look for a text: beam search, or greedy with beam=1, or sampling with a temperature."""
 
     beam: int = 5
     alpha: float = 1.0
@@ -33,6 +34,8 @@ class Search:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0
+    no_repeat: int = 0  # no run of so many tokens may come twice; 0: any may
+    ends: Ends = "forced"
 
     def __post_init__(self) -> None:
         if self.beam < 1 or self.n_best < 1:
@@ -41,89 +44,94 @@ class Search:
             raise InputError(f"n_best={self.n_best} needs a beam of at least {self.n_best}, not {self.beam}")
         if not 0 <= self.seed < 2**63:
             raise InputError(f"seed must be a number from 0 to 2**63 - 1, not {self.seed}")
+        if self.no_repeat < 0:
+            raise InputError(f"no_repeat must be a number of tokens, or 0 for none, not {self.no_repeat}")
         if not -STEEPEST <= self.alpha <= STEEPEST:  # nor NaN
             raise InputError(
                 f"alpha must be a number such as 0.6 or 1, from {-STEEPEST} to {STEEPEST}, not {self.alpha}"
             )
+        if self.sampling:
+            check_sampling(self.temperature, self.top_k, self.top_p)
 
 
 class Engine(Protocol):
-    """Decodes a batch of sentences; unless it draws, each one's hypotheses are the same whatever else is in it."""
+    """Decodes a batch; the hypotheses of each row are the same whatever else is in the batch."""
 
     name: str
 
-    def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
-        """The n best hypotheses of each source (ids without the end); no run of `no_repeat` tokens comes twice."""
+    def decode(
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
+    ) -> list[list[Hypothesis]]:
+        """The n best for each source (ids without the end) or prompt; at most limits[i] tokens, see `Constraints`.
+
+        `rows` say what is drawn for each, see `sample`.
+        """
+        ...
+
+    def spread(self, work: Work, count: int) -> Spread | None:
+        """A way to do `count` pieces of work at a time; None if there is none."""
         ...
 
 
-class Native:
+class Plain:
     """Our own searches on a model as it is: the reference that every other engine is measured against."""
 
     name = "plain"
 
-    def __init__(self, model: Model) -> None:
-        self.model, self.decoder = model, cast(Writes, model)
+    def __init__(self, model: Model, decoder: Writes | None = None) -> None:
+        """`decoder` is what writes in the model's place."""
+        self.model, self.decoder = model, decoder or cast(Writes, model)
+        self.has_prompts = isinstance(model, CausalBackbone)  # it goes on from prompts, and does not translate
 
-    def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
-        limits = longest_targets(sources, self.model.config.max_length)
-        src = padded(sources, next(self.model.parameters()).device)
+    def decode(
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
+    ) -> list[list[Hypothesis]]:
+        writer, given, no_repeat, ends = self.writer(sources, limits), self.given(sources), how.no_repeat, how.ends
         if how.sampling:
-            rows = torch.arange(len(src), device=src.device).repeat_interleave(how.n_best)
+            several = [i for i in range(len(sources)) for _ in range(how.n_best)]
+            named = rows or [(i,) for i in range(len(sources))]
             drawn = sample(
-                self.decoder, src[rows], [limits[i] for i in rows.tolist()], temperature=how.temperature,
-                top_k=how.top_k, top_p=how.top_p, seed=how.seed, no_repeat=no_repeat,
+                writer, given[several], [limits[i] for i in several],
+                temperature=how.temperature, top_k=how.top_k, top_p=how.top_p, seed=how.seed,
+                rows=[(*row, i) for row in named for i in range(how.n_best)], no_repeat=no_repeat, ends=ends,
             )  # fmt: skip
-            several = [drawn[i : i + how.n_best] for i in range(0, len(drawn), how.n_best)]
-            return [sorted(some, key=lambda h: -h.score) for some in several]
+            groups = [drawn[i : i + how.n_best] for i in range(0, len(drawn), how.n_best)]
+            return [sorted(some, key=lambda h: -h.score) for some in groups]
         if how.beam == 1:
-            return [[one] for one in greedy(self.decoder, src, limits, no_repeat=no_repeat)]
-        found = beam_search(self.decoder, src, limits, beam=how.beam, alpha=how.alpha, no_repeat=no_repeat)
+            return [[one] for one in greedy(writer, given, limits, no_repeat=no_repeat, ends=ends)]
+        found = beam_search(writer, given, limits, beam=how.beam, alpha=how.alpha, no_repeat=no_repeat, ends=ends)
         return [some[: how.n_best] for some in found]
 
+    def stream(self, source: list[int], limit: int, how: Search, row: RowNumber = (0,)) -> Iterator[NextTokens]:
+        """One text, a token at a time: what `decode` gives for it, greedy or drawn."""
+        choose: Choose = most_probable
+        if how.sampling:
+            choose = drawing(how.temperature, how.top_k, how.top_p, uniform(how.seed, [(*row, 0)], [limit]))
+        writer, rules = self.writer([source], [limit]), Constraints([limit], how.no_repeat, how.ends)
+        return one_by_one(writer, self.given([source]), rules, choose)
 
-class Lean(Native):
-    """The same searches on the lean form of a standard Transformer: the same translations, sooner."""
+    def writer(self, sources: list[list[int]], limits: list[int]) -> Writes:
+        """What writes; after prompts, a text may outgrow the context. Its last token is not read."""
+        context = self.model.config.max_length
+        outgrows = any(len(ids) + limit - 1 > context for ids, limit in zip(sources, limits, strict=True))
+        return Sliding(self.decoder, context) if self.has_prompts and outgrows else self.decoder
 
-    name = "native"
+    def given(self, sources: list[list[int]]) -> Tensor:
+        device = next(self.model.parameters()).device
+        return padded_left(sources, device) if self.has_prompts else padded(sources, device)
 
-    def __init__(self, model: Transformer, decoder: Writes | None = None) -> None:
-        super().__init__(model)
-        self.decoder = decoder or LeanTransformer(model)
-        sizes = model.config
-        block = 6 * sizes.d_model**2 + 2 * sizes.d_model * sizes.d_ff
-        self.weights = sizes.decoder_layers * block + sizes.vocab_size * sizes.d_model  # that a step multiplies with
-
-    def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
-        with threads(1 if len(sources) * how.beam * self.weights <= LITTLE else torch.get_num_threads()):
-            return super().decode(sources, how, no_repeat)
-
-    def compile(self) -> None:
-        """Now, and not after some steps: there is much to do."""
-        if isinstance(self.decoder, LeanTransformer):
-            self.decoder.compile()
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """So many threads of torch for a while."""
-    before = torch.get_num_threads()
-    if count == before:
-        yield
-        return
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def longest_targets(sources: list[list[int]], max_length: int) -> list[int]:
-    """How many tokens each translation may have, the end included."""
-    return [min(len(ids) + MORE, max_length - 1) for ids in sources]
+    def spread(self, work: Work, count: int) -> Spread | None:
+        """What hooks watch must happen here, one piece after another."""
+        return None
 
 
 def padded(sources: list[list[int]], device: torch.device | str = "cpu") -> Tensor:
     """(B, S): each source with its end, filled up at the right."""
     width = max(len(ids) for ids in sources) + 1
     return torch.tensor([[*ids, EOS] + [PAD] * (width - 1 - len(ids)) for ids in sources], device=device)
+
+
+def padded_left(prompts: list[list[int]], device: torch.device | str = "cpu") -> Tensor:
+    """(B, T): each prompt as it is, filled up at the left."""
+    width = max(len(ids) for ids in prompts)
+    return torch.tensor([[PAD] * (width - len(ids)) + ids for ids in prompts], device=device)

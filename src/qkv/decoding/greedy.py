@@ -1,84 +1,67 @@
-"""Greedy decoding: always the most probable next token; and sampling, which draws it."""
+"""Greedy decoding: always the most probable next token; and the loop that sampling shares with it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from qkv.decoding.hypothesis import Hypothesis, best, next_log_probabilities
-from qkv.errors import InputError
+from qkv.decoding.constraints import Constraints, Ends
+from qkv.decoding.hypothesis import Hypothesis, best
 from qkv.models import Writes
 from qkv.text.tokenizer import EOS
 
-COLDEST, HOTTEST = 1e-6, 1e6  # temperatures; float32 holds every log p divided by them
-Choose = Callable[[Tensor], tuple[Tensor, Tensor]]  # log p (N, V) -> log p and number of one token a row, both (N, 1)
+# log p (n, V), which rows of the batch these are (n,), how many tokens stand before -> log p and token, both (n, 1)
+Choose = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
-def greedy(model: Writes, given: Tensor, limits: Sequence[int], *, no_repeat: int = 0) -> list[Hypothesis]:
-    """`given` (B, S) is padded as the model's `start` reads it; row i has at most limits[i] tokens with its end."""
-    return one_by_one(model, given, limits, lambda log_p: best(log_p, 1), no_repeat=no_repeat)
+class NextTokens(NamedTuple):
+    """One step: a token for each row that goes on, and what has ended with it, by the number of its row."""
+
+    rows: Tensor  # (n,)
+    tokens: Tensor  # (n,)
+    done: dict[int, Hypothesis]
 
 
-def sample(
-    model: Writes, given: Tensor, limits: Sequence[int],
-    *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, no_repeat: int = 0,
-) -> list[Hypothesis]:  # fmt: skip
-    """Draw each token from softmax(logits / temperature), cut to the `top_k` best and to the nucleus `top_p`.
-
-    Nucleus (Holtzman et al. 2020): the fewest tokens whose probabilities sum to at least top_p.
-    """
-    check_sampling(temperature, top_k, top_p)
-    generator = torch.Generator(given.device).manual_seed(seed)
-
-    def draw(log_p: Tensor) -> tuple[Tensor, Tensor]:
-        chosen = torch.multinomial(narrow(log_p / temperature, top_k, top_p), 1, generator=generator)
-        return log_p.gather(1, chosen), chosen
-
-    return one_by_one(model, given, limits, draw, no_repeat=no_repeat)
+def greedy(
+    model: Writes, given: Tensor, limits: Sequence[int], *, no_repeat: int = 0, ends: Ends = "forced"
+) -> list[Hypothesis]:
+    """`given` (B, S) is padded as the model's `start` reads it; row i has at most limits[i] tokens."""
+    return collected(one_by_one(model, given, Constraints(limits, no_repeat, ends), most_probable))
 
 
-def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
-    if not COLDEST <= temperature <= HOTTEST or top_k < 0 or not 0 < top_p <= 1:
-        raise InputError(
-            f"temperature={temperature}, top_k={top_k}, top_p={top_p}: give a temperature above 0 "
-            f"(from {COLDEST:g} to {HOTTEST:g}), top_k of 0 (all) or more, top_p above 0 and up to 1"
-        )
+def most_probable(log_p: Tensor, rows: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    return best(log_p, 1)
 
 
-def narrow(logits: Tensor, top_k: int, top_p: float) -> Tensor:
-    """Probabilities (N, V) with all but the allowed tokens at 0, summing to 1."""
-    p, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
-    before = p.cumsum(dim=-1) - p  # what the better tokens sum to
-    p = p.masked_fill(before >= top_p, 0)
-    if top_k:
-        p[:, top_k:] = 0
-    return torch.zeros_like(p).scatter_(1, order, p / p.sum(dim=-1, keepdim=True))
+def collected(steps: Iterator[NextTokens]) -> list[Hypothesis]:
+    found: dict[int, Hypothesis] = {}
+    for step in steps:
+        found |= step.done
+    return [found[row] for row in sorted(found)]
 
 
 @torch.inference_mode()
-def one_by_one(
-    model: Writes, given: Tensor, limits: Sequence[int], choose: Choose, *, no_repeat: int = 0
-) -> list[Hypothesis]:
-    """One hypothesis for each sentence; those that have ended leave the batch."""
-    found: dict[int, Hypothesis] = {}
+def one_by_one(model: Writes, given: Tensor, constraints: Constraints, choose: Choose) -> Iterator[NextTokens]:
+    """A token for each row, again and again; rows that have ended leave the batch."""
     first, state = model.start(given)
-    sentence = torch.arange(len(given))  # which one each row is
-    limit = torch.tensor(limits)
-    tokens = first[:, None]
-    total = torch.zeros(len(given), device=first.device)
-    while len(sentence):
-        must_end = limit[sentence] <= tokens.size(1) if min(limits) <= tokens.size(1) else None
-        log_p = next_log_probabilities(model.step(tokens[:, -1], state), tokens, must_end, no_repeat)
-        value, chosen = choose(log_p)
-        total = total + value[:, 0]
-        tokens = torch.cat((tokens, chosen), dim=1)
-        ended = chosen[:, 0].cpu() == EOS
-        if not ended.any():
-            continue
-        for row in ended.nonzero()[:, 0].tolist():
-            score, forced = float(total[row]), must_end is not None and bool(must_end[row])
-            found[int(sentence[row])] = Hypothesis(tokens[row, 1:-1].tolist(), score, score, not forced)
-        rows = (~ended).nonzero()[:, 0].to(first.device)
-        sentence, tokens, total = sentence[~ended], tokens[rows], total[rows]
-        state.reorder(rows)
-    return [found[i] for i in range(len(given))]
+    rows, tokens = torch.arange(len(first)), first[:, None]
+    total = torch.zeros(len(first), device=first.device)
+    while len(rows):
+        last = constraints.last(rows, tokens.size(1))
+        log_p = constraints.log_probabilities(model.step(tokens[:, -1], state), tokens, last)
+        value, chosen = choose(log_p, rows, tokens.size(1) - 1)
+        total, tokens = total + value[:, 0], torch.cat((tokens, chosen), dim=1)
+        is_end = chosen[:, 0].cpu() == EOS
+        over = is_end if last is None else is_end | last
+        done = {}
+        for row in over.nonzero()[:, 0].tolist():
+            score, forced = float(total[row]), last is not None and bool(last[row])
+            written = tokens[row, 1 : -1 if is_end[row] else None].tolist()
+            ended = bool(is_end[row]) and not (forced and constraints.ends == "forced")
+            done[int(rows[row])] = Hypothesis(written, score, score, ended)
+        yield NextTokens(rows, chosen[:, 0], done)
+        if done:
+            going = (~over).nonzero()[:, 0].to(first.device)
+            rows, tokens, total = rows[~over], tokens[going], total[going]
+            state.reorder(going)

@@ -5,43 +5,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qkv.text.tokenizer import BOS, EOS, PAD, UNK
-
-NEVER = torch.tensor([PAD, BOS, UNK])  # ids that no translation holds
 BLOCK = 64  # tokens of the vocabulary whose largest probability is found first
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One way to go on from a source sentence."""
+    """One way to go on from what is given."""
 
-    tokens: list[int]  # without <s> and </s>
+    tokens: list[int]  # without what they go on from, and without </s>
     score: float  # by which hypotheses are ranked: log_probability / length penalty
-    log_probability: float  # of all tokens and the end
-    ended: bool  # False if the end was forced, since the limit was reached
+    log_probability: float  # of all tokens and of the end, if there is one
+    ended: bool  # False if the limit was reached: the end was forced, or there is none
 
 
 def length_penalty(length: int, alpha: float) -> float:
     """Wu et al. 2016, Eq. 14, with the constants of Vaswani et al. 2017: ((5 + length) / 6)^alpha."""
     return float(((5 + length) / 6) ** alpha)
-
-
-def next_log_probabilities(logits: Tensor, tokens: Tensor, must_end: Tensor | None, no_repeat: int) -> Tensor:
-    """log p of each next token (N, V), with what may not follow at -inf.
-
-    `tokens` (N, t) are those so far, with <s>; rows of `must_end` may only end (None: no row must); with `no_repeat` =
-    n, no n tokens may stand twice in a row of tokens.
-    """
-    logits.index_fill_(1, NEVER.to(logits.device), -torch.inf)
-    log_p = logits.float().log_softmax(dim=-1)
-    if no_repeat:
-        for row, banned in enumerate(_repeating(tokens.tolist(), no_repeat)):
-            log_p[row, banned] = -torch.inf
-    if must_end is not None:
-        end = log_p[:, EOS].clone()
-        log_p[must_end] = -torch.inf
-        log_p[:, EOS] = end
-    return log_p
 
 
 def best(log_p: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -66,24 +45,3 @@ def _top(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """topk; of one it is the maximum, which is faster and the first of equals."""
     largest, index = values.max(dim=1, keepdim=True) if k == 1 else values.topk(k, dim=1)
     return largest, index
-
-
-def _repeating(rows: list[list[int]], n: int) -> list[list[int]]:
-    """For each row, the tokens that would complete a run of n tokens that the row already has."""
-    banned = []
-    for row in rows:
-        last = row[len(row) - n + 1 :]
-        starts = range(len(row) - n + 1)
-        banned.append([row[i + n - 1] for i in starts if row[i : i + n - 1] == last])
-    return banned
-
-
-def loops(tokens: list[int], times: int = 4, longest: int = 8) -> bool:
-    """Whether some run of up to `longest` tokens stands `times` times in a row."""
-    for n in range(1, longest + 1):
-        equal = 0
-        for i in range(n, len(tokens)):
-            equal = equal + 1 if tokens[i] == tokens[i - n] else 0
-            if equal >= n * (times - 1):
-                return True
-    return False

@@ -1,6 +1,6 @@
 """One sentence, translated, with every step of the search: what a page shows of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from qkv.decoding.alignment import Links, has_memory_attention, readout_of, strongest, word_attention
-from qkv.decoding.engine import Native, Search, padded
-from qkv.decoding.hypothesis import NEVER, Hypothesis, length_penalty
+from qkv.decoding.constraints import NEVER
+from qkv.decoding.engine import Plain, Search, padded
+from qkv.decoding.hypothesis import Hypothesis, length_penalty
+from qkv.decoding.sampling import RowNumber
 from qkv.decoding.translator import Scored, Translated, Translator
 from qkv.errors import InputError
 from qkv.models import EncoderDecoder, Model
@@ -25,7 +27,7 @@ class Live(NamedTuple):
     parent: int
 
 
-class Step(NamedTuple):
+class SearchStep(NamedTuple):
     """What one step of a search left: the hypotheses that go on, best first, and those that ended in it."""
 
     live: list[Live]
@@ -53,10 +55,10 @@ class Trace:
     source_words: list[Word]
     target_words: list[Word]
     alignment: Links = field(default_factory=list)  # of words; empty for a model without attention over the source
-    steps: list[Step] = field(default_factory=list)
+    steps: list[SearchStep] = field(default_factory=list)
 
 
-def trace(translator: Translator, text: str, **how: int | float | bool) -> Trace:
+def trace(translator: Translator, text: str, **how: Any) -> Trace:
     """Translate one sentence and tell how; `how` are the fields of Search: beam=5, n_best=3 ...
 
     The search is the reference engine's, watched from outside: nothing in it is slower when nobody watches.
@@ -177,7 +179,7 @@ class Watched:
         return logits
 
 
-class Watching(Native):
+class Watching(Plain):
     """The reference engine on a watched model; it keeps all that it found, beyond the n best."""
 
     def __init__(self, watched: Watched) -> None:
@@ -185,21 +187,23 @@ class Watching(Native):
         self.found: list[Hypothesis] = []
         self.alpha = 0.0
 
-    def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
+    def decode(
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
+    ) -> list[list[Hypothesis]]:
         is_beam = how.beam > 1 and not how.sampling
-        results = super().decode(sources, replace(how, n_best=how.beam) if is_beam else how, no_repeat)
+        results = super().decode(sources, limits, replace(how, n_best=how.beam) if is_beam else how, rows)
         self.found, self.alpha = results[0], how.alpha if is_beam else 0.0
         return [some[: how.n_best] for some in results]
 
 
-def steps_of(rounds: list[Round], found: list[Hypothesis], tokenizer: Tokenizer, alpha: float) -> Iterator[Step]:
+def steps_of(rounds: list[Round], found: list[Hypothesis], tokenizer: Tokenizer, alpha: float) -> Iterator[SearchStep]:
     """The live hypotheses after each step, and those of `found` that ended in it."""
     longest = max(len(hypothesis.tokens) for hypothesis in found) + 1
     for length in range(1, max(longest, len(rounds) - 1) + 1):
         ended = [hypothesis for hypothesis in found if len(hypothesis.tokens) + 1 == length]
         texts = tokenizer.decode_batch([hypothesis.tokens for hypothesis in ended])
         finished = [Scored(text, hypothesis.score) for text, hypothesis in zip(texts, ended, strict=True)]
-        yield Step(live_of(rounds, length, tokenizer, alpha), finished)
+        yield SearchStep(live_of(rounds, length, tokenizer, alpha), finished)
 
 
 def live_of(rounds: list[Round], length: int, tokenizer: Tokenizer, alpha: float) -> list[Live]:

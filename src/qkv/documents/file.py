@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from qkv.documents.docx import Docx
 from qkv.documents.format import Format, Languages
 from qkv.documents.html import Html
 from qkv.documents.markdown import Markdown
-from qkv.documents.plain import Plain
+from qkv.documents.plain import PlainText
 from qkv.documents.po import Po
 from qkv.documents.protect import Patterns
 from qkv.documents.segment import Translates
@@ -20,7 +21,7 @@ from qkv.files import write_with
 from qkv.text.lines import check_file
 
 FORMATS: dict[str, type[Format]] = {
-    ".txt": Plain,
+    ".txt": PlainText,
     ".srt": Subtitles,
     ".vtt": WebVtt,
     ".html": Html,
@@ -51,7 +52,7 @@ def translate_file(
     *,
     name: str | None = None,
     protect: Patterns = (),
-    **how: int | float | bool,
+    **how: Any,
 ) -> Report:
     """Translate one file into another of the same format, which is known by how `name` ends, or else the source's."""
     name = name or source.name

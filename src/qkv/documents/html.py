@@ -6,6 +6,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from dataclasses import replace
+from typing import Any
 
 from qkv.documents.format import Languages, TextFormat, edited
 from qkv.documents.protect import Patterns
@@ -31,15 +32,13 @@ CHARSET = re.compile(
 )
 
 
-def translate_html(
-    translator: Translates, html: list[str], *, protect: Patterns = (), **how: int | float | bool
-) -> list[str]:
+def translate_html(translator: Translates, html: list[str], *, protect: Patterns = (), **how: Any) -> list[str]:
     """Each text as HTML, a page or a part of one."""
     return [page.text for page in translate_pages(translator, html, protect=protect, **how)]
 
 
 def translate_pages(
-    translator: Translates, html: list[str], *, protect: Patterns = (), **how: int | float | bool
+    translator: Translates, html: list[str], *, protect: Patterns = (), **how: Any
 ) -> list[Translation]:
     """The same, with what is to be said about the sentences."""
     # A byte order mark, since whatever a text declares, it is text already.

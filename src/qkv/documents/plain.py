@@ -5,7 +5,7 @@ import re
 from qkv.documents.format import TextFormat
 
 
-class Plain(TextFormat):
+class PlainText(TextFormat):
     """Plain text; line ends, blank lines, indentation and tabs stay."""
 
     def find(self) -> None:

@@ -25,7 +25,7 @@ class Value:
 
 
 @dataclass
-class Entry:
+class Message:
     line: int
     flags: set[str] = field(default_factory=set)
     values: dict[str, Value] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Po(TextFormat):
         self.languages.check(self.name, "the header Language:", fields.get("Language"), "target")
         self.languages.check(self.name, "the header X-Source-Language:", fields.get("X-Source-Language"), "source")
 
-    def fill(self, entry: Entry, source: Value) -> None:
+    def fill(self, entry: Message, source: Value) -> None:
         """Form 0 is the singular, unless the language has one form only; all others are plural."""
         plural = entry.values.get("msgid_plural", source)
         for number, form in enumerate(entry.forms):
@@ -76,9 +76,9 @@ class Po(TextFormat):
                 continue
             self.add(form.start, form.end, [chosen.text], self.spelled([chosen.text]))
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[Message]:
         """By a blank line, a comment after a msgstr, or a msgid after a msgstr, a new entry begins."""
-        found = [Entry(1)]
+        found = [Message(1)]
         value: Value | None = None
         at = 0
         for number, line in enumerate(re.findall(r"[^\n]*\n|[^\n]+", self.text), start=1):
@@ -86,7 +86,7 @@ class Po(TextFormat):
             start, at = at, at + len(line)
             match = FIELD.match(bare)
             if found[-1].forms and (not bare or bare.startswith("#") or (match and not match[1].startswith("msgstr"))):
-                found.append(Entry(number))
+                found.append(Message(number))
             if bare.startswith("#,"):
                 found[-1].flags |= {flag.strip() for flag in bare[2:].split(",")}
             if not bare or bare.startswith("#"):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from qkv.decoding import Translated
 
@@ -31,7 +31,7 @@ Parts = list[str | Mark]
 class Translates(Protocol):
     """What documents need of a translator."""
 
-    def translate(self, texts: Sequence[str], **how: int | float | bool) -> list[Translated]: ...
+    def translate(self, texts: Sequence[str], **how: Any) -> list[Translated]: ...
 
 
 def code_of(parts: Parts) -> str:

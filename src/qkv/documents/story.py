@@ -16,7 +16,7 @@ FORMULAS = frozenset(["oMath", "oMathPara", "sdt", "fldSimple"])
 
 
 @dataclass(frozen=True)
-class Run:
+class Styled:
     """A text and its formatting, which is the XML of its properties."""
 
     text: str
@@ -58,7 +58,7 @@ class Story:
         items = merged(list(self.items(children)))
         sizes = Counter[str]()
         for item in items:
-            if isinstance(item, Run):
+            if isinstance(item, Styled):
                 sizes[item.properties] += len(item.text)
         if not sizes:
             return
@@ -75,7 +75,7 @@ class Story:
                 paragraph.parts += [pair[0], item.text, pair[1]]
         self.paragraphs.append(paragraph)
 
-    def items(self, children: list[Element]) -> Iterator[Run | Mark]:
+    def items(self, children: list[Element]) -> Iterator[Styled | Mark]:
         skip = 0
         for number, child in enumerate(children):
             raw = self.text[child.start : child.end]
@@ -93,7 +93,7 @@ class Story:
             else:
                 yield Mark(raw, "word" if child.name in FORMULAS else "alone")
 
-    def run(self, run: Element) -> Iterator[Run | Mark]:
+    def run(self, run: Element) -> Iterator[Styled | Mark]:
         """Its text; its tabs and line breaks as gaps; anything else as it is, each in a run of its own."""
         own = run.child("rPr")
         properties = self.text[own.start : own.end] if own else ""
@@ -102,7 +102,7 @@ class Story:
             if "txbxContent" in raw:
                 self.boxes[raw] = (child.start, child.end)
             if child.name == "t":
-                yield Run(html.unescape(self.text[slice(*child.inside)]), properties)
+                yield Styled(html.unescape(self.text[slice(*child.inside)]), properties)
             elif child.name not in SILENT:
                 code = f"<{self.prefix}r>{properties}{raw}</{self.prefix}r>"
                 yield Mark(code, "gap" if child.name in BREAKS else "alone")
@@ -154,13 +154,13 @@ class Story:
         return "".join(written)
 
 
-def merged(items: list[Run | Mark]) -> list[Run | Mark]:
+def merged(items: list[Styled | Mark]) -> list[Styled | Mark]:
     """Runs that follow each other in one formatting are one: Word cuts them at every correction."""
-    found: list[Run | Mark] = []
+    found: list[Styled | Mark] = []
     for item in items:
         last = found[-1] if found else None
-        if isinstance(item, Run) and isinstance(last, Run) and last.properties == item.properties:
-            found[-1] = Run(last.text + item.text, item.properties)
+        if isinstance(item, Styled) and isinstance(last, Styled) and last.properties == item.properties:
+            found[-1] = Styled(last.text + item.text, item.properties)
         else:
             found.append(item)
     return found

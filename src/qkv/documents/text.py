@@ -1,6 +1,7 @@
 """Plain text: lines, spaces, tabs and blank lines stay; the words between them are translated."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from qkv.documents.protect import Patterns
 from qkv.documents.segment import Translates, code_of
@@ -17,7 +18,7 @@ class Translation:
 
 
 def translate_text(
-    translator: Translates, texts: list[str], *, protect: Patterns = (), **how: int | float | bool
+    translator: Translates, texts: list[str], *, protect: Patterns = (), **how: Any
 ) -> list[Translation]:
     """Texts of any lines; placeholders, addresses, code, emoji and matches of `protect` come back byte for byte."""
     done = translate_segments(translator, [[text] for text in texts], protect, **how)

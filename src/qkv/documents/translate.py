@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from typing import Any
 
 from qkv.decoding import Translator
 from qkv.decoding.alignment import align
@@ -30,7 +31,7 @@ ALONE = re.compile(r"(?<![\w.,])\d+(?!\w|[.,]\d)")  # no part of a word or of an
 FIRST = 123  # the first number that takes a placeholder's place; of all words, models copy numbers best
 
 
-How = int | float | bool
+How = dict[str, Any]
 Known = dict[str, "Answer"]  # by the text that the model was given
 LinksOf = dict[tuple[str, str], Links]  # of a source and its translation
 Words = list[tuple[int, str, Mark]]  # each with the offset of its number in the text
@@ -64,7 +65,7 @@ class Done:
     remarks: list[str] = field(default_factory=list)
 
 
-def translate_segments(translator: Translates, segments: list[Parts], also: Patterns = (), **how: How) -> list[Done]:
+def translate_segments(translator: Translates, segments: list[Parts], also: Patterns = (), **how: Any) -> list[Done]:
     """All sentences of all segments in one batch; a second one for those that lost a placeholder."""
     plans = [list(plan(segment, also)) for segment in segments]
     pieces = [item for items in plans for item in items if isinstance(item, Piece)]
@@ -79,7 +80,7 @@ def translate_segments(translator: Translates, segments: list[Parts], also: Patt
     return [assemble(items, known, links) for items in plans]
 
 
-def run(translator: Translates, pieces: list[Piece], known: Known, how: dict[str, How]) -> None:
+def run(translator: Translates, pieces: list[Piece], known: Known, how: How) -> None:
     """Each different text once, so that a text is translated the same wherever it stands."""
     new = [text for text in dict.fromkeys(piece.text for piece in pieces) if text not in known]
     asked = [text.replace(SPACE, " ") for text in new]

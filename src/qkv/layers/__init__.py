@@ -3,9 +3,9 @@
 from qkv.layers.block import Block, Seen
 from qkv.layers.convolution import Convolution, Gated, receptive_field
 from qkv.layers.dropout import Dropout
-from qkv.layers.embedding import Embedding, Inputs, Vocabulary
+from qkv.layers.embedding import Embedding, Inputs, Projection
 from qkv.layers.feed_forward import ACTIVATIONS, FeedForward
-from qkv.layers.heads import HEADS
+from qkv.layers.heads import HEADS, Head
 from qkv.layers.initialisation import init_normal, init_xavier
 from qkv.layers.recurrent import CELLS, CellState, Recurrence
 from qkv.layers.residual import Residual
@@ -23,13 +23,14 @@ __all__ = [
     "Embedding",
     "FeedForward",
     "Gated",
+    "Head",
     "Inputs",
+    "Projection",
     "Recurrence",
     "Residual",
     "Seen",
     "Stack",
     "StackConfig",
-    "Vocabulary",
     "init_normal",
     "init_xavier",
     "receptive_field",

@@ -39,7 +39,7 @@ class Inputs(Embedding):
         return super().forward(ids) + own  # (B, T, D)
 
 
-class Vocabulary(nn.Module):
+class Projection(nn.Module):
     """The pre-softmax projection: hidden (.., D) -> logits (.., V); shares its table with an embedding if given one."""
 
     def __init__(self, vocab_size: int, d_model: int, *, tied: Embedding | None, bias: bool) -> None:

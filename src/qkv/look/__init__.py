@@ -2,7 +2,7 @@
 
 from qkv.look.curves import draw_curves
 from qkv.look.heatmap import draw
-from qkv.look.record import Maps, record_attention
+from qkv.look.record import record_attention
 from qkv.look.sentence import Look, look_at
 
-__all__ = ["Look", "Maps", "draw", "draw_curves", "look_at", "record_attention"]
+__all__ = ["Look", "draw", "draw_curves", "look_at", "record_attention"]

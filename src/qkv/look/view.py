@@ -44,7 +44,7 @@ class Attention:
 EVERY = Attention()
 
 
-def view(translator: Translator, text: str, wanted: Attention = EVERY, **how: int | float | bool) -> View:
+def view(translator: Translator, text: str, wanted: Attention = EVERY, **how: Any) -> View:
     """One sentence, translated, with its search, its words' alignment and the weights of the attention `wanted`.
 
     `how` are the fields of Search. Rows of the decoder's attention are named by the token that they wrote, its columns

@@ -7,16 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.attention import build_attention, padding
+from qkv.attention import build_attention, drawing, padding
 from qkv.config import build, setting
 from qkv.errors import InputError
-from qkv.layers import Convolution, Dropout, Embedding, Gated, Vocabulary, receptive_field
+from qkv.layers import Convolution, Dropout, Embedding, Gated, Projection, receptive_field
 from qkv.layers.convolution import HALF
 from qkv.models.model import EncoderDecoder, Outputs
 from qkv.positions import POSITIONS, Places, Position
-from qkv.text.tokenizer import BOS
+from qkv.text.tokenizer import BOS, PAD
 
-PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no token
 DILATIONS = {"none": (1,), "bytenet": (1, 2, 4, 8)}  # of the layers, repeated; ByteNet: Kalchbrenner et al. 2016
 
 
@@ -217,13 +216,13 @@ class Convolutional(EncoderDecoder):
         self.dropout = Dropout(c.dropout)
         # Differs: no weight normalisation here, since the table may be shared and losses project by it.
         tied = None if c.tied == "none" else self.target
-        self.vocabulary = Vocabulary(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
+        self.vocabulary = Projection(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
-        choices: list[Any] = []
-        memory = self.encode(src)
-        at = Places.span(0, tgt.size(1), tgt.device, causal=True, choices=choices)
-        hidden, _ = self.decoder(self.target(tgt), at, memory=memory)
+        with drawing() as choices:
+            memory = self.encode(src)
+            at = Places.span(0, tgt.size(1), tgt.device, causal=True)
+            hidden, _ = self.decoder(self.target(tgt), at, memory=memory)
         return Outputs(self.dropout(hidden), self.vocabulary, choices)
 
     def encode(self, src: Tensor) -> Memory:

@@ -6,9 +6,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from qkv.attention import causal
+from qkv.attention import causal, drawing, together
 from qkv.config import setting
-from qkv.layers import Embedding, Seen, Stack, StackConfig, Vocabulary, init_normal
+from qkv.layers import Embedding, Projection, Seen, Stack, StackConfig, init_normal
 from qkv.models.model import CausalBackbone, Outputs
 from qkv.positions import Places
 from qkv.text.tokenizer import PAD
@@ -80,11 +80,13 @@ class GPT2(CausalBackbone):
         self.tokens = Embedding(c.vocab_size, c.d_model, scale=1.0)
         self.decoder = Stack(c, layers=c.layers, use="decoder")
         self.decoder.refuse_trees("running texts")
-        self.projection = Vocabulary(c.vocab_size, c.d_model, tied=self.tokens, bias=False)
+        self.projection = Projection(c.vocab_size, c.d_model, tied=self.tokens, bias=False)
         init_normal(self, positions=0.01, added=(2 * c.layers) ** -0.5)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Outputs:
-        return Outputs(self.encode(ids, mask=mask, documents=documents), self.projection)
+        with drawing() as choices:
+            hidden = self.encode(ids, mask=mask, documents=documents)
+        return Outputs(hidden, self.projection, choices)
 
     def encode(
         self,
@@ -138,7 +140,7 @@ def looking(ids: Tensor, mask: Tensor | None, documents: Tensor | None) -> tuple
         is_first[:, 1:] = documents[:, 1:] != documents[:, :-1]
         place = index - torch.where(is_first, index, 0).cummax(dim=1).values  # (B, T)
         at = Places(query=place, key=place, causal=True)
-        same = documents[:, :, None] == documents[:, None, :]
+        same = together(documents)
         mask = same if mask is None else same & (mask if mask.dim() == 3 else mask[:, None])
     elif mask is not None and mask.dim() == 2:
         at = Places.counted(mask, ids.size(1), causal=True)

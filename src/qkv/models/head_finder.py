@@ -12,8 +12,7 @@ from qkv.errors import InputError
 from qkv.layers import Dropout, Embedding, Stack, StackConfig, init_xavier
 from qkv.models.model import Model
 from qkv.positions import Places, Tree
-
-PAD = 0
+from qkv.text.tokenizer import PAD
 
 
 @dataclass(frozen=True, kw_only=True)

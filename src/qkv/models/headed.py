@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from qkv.config import build
-from qkv.layers import HEADS, Vocabulary, init_normal
+from qkv.layers import HEADS, Projection, init_normal
 from qkv.models.model import Backbone, Model
 from qkv.text.tokenizer import PAD
 
@@ -16,7 +16,7 @@ class HeadedOutputs:
 
     answer: Tensor
     hidden: Tensor
-    vocabulary: Vocabulary | None
+    projection: Projection | None
 
 
 class Headed(Model):
@@ -35,7 +35,7 @@ class Headed(Model):
     def forward(self, ids: Tensor, segments: Tensor | None = None) -> HeadedOutputs:
         """Token ids (B, T), padded on the right."""
         real = ids != PAD
-        hidden = self.backbone.encode(ids, segments=segments, mask=None if self.backbone.is_causal else real)
+        hidden = self.backbone.encode(ids, segments=segments)
         return HeadedOutputs(self.head(hidden, real), hidden, getattr(self.backbone, "projection", None))
 
     def sizes(self) -> str:

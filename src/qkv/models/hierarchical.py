@@ -12,8 +12,7 @@ from qkv.config import setting
 from qkv.layers import Dropout, Stack, StackConfig
 from qkv.models.model import Model
 from qkv.positions import Places
-
-PAD = 0  # the id that fills up shorter sentences
+from qkv.text.tokenizer import PAD
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
-from qkv.layers import Vocabulary
+from qkv.attention import Choice
+from qkv.layers import Projection
 
 
 @dataclass(frozen=True)
@@ -16,12 +17,12 @@ class Outputs:
     """
 
     hidden: Tensor
-    vocabulary: Vocabulary
-    choices: list[Any] = field(default_factory=list)  # what hard attentions have drawn
+    projection: Projection
+    choices: list[Choice] = field(default_factory=list)  # what hard attentions have drawn
 
     @property
     def logits(self) -> Tensor:
-        projected: Tensor = self.vocabulary(self.hidden)
+        projected: Tensor = self.projection(self.hidden)
         return projected
 
 
@@ -80,15 +81,13 @@ class EncoderDecoder(Model):
 class Backbone(Model):
     """A model that says something of each token of a text: what heads stand on (models/headed.py)."""
 
-    is_causal: ClassVar[bool] = False  # whether a token sees nothing behind it, so that padding there needs no mask
-
     @property
     def width(self) -> int:
         """D of what `encode` gives."""
         return int(self.config.d_model)
 
     def encode(self, ids: Tensor, *, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """Token ids (B, T), padded with PAD on the right -> hidden states (B, T, D).
+        """Token ids (B, T), padded with PAD on the right -> hidden states (B, T, D). No real token sees padding.
 
         `segments` (B, T) numbers the parts of a text; a backbone that has no vectors for them does not read them.
         `mask` is True at real tokens, (B, T), or where a token may look, (B, T, S).
@@ -98,8 +97,6 @@ class Backbone(Model):
 
 class CausalBackbone(Backbone):
     """A backbone whose tokens see only what stands before them, so that it can write on: `Writes`."""
-
-    is_causal = True
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Outputs:
         """Token ids (B, T): for each, what should come next.

@@ -11,8 +11,7 @@ from qkv.config import setting
 from qkv.layers import Dropout
 from qkv.models.model import Model
 from qkv.text.cloze import ANONYMOUS
-
-PAD = 0  # the id that fills up shorter texts
+from qkv.text.tokenizer import PAD
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,14 +6,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from qkv.attention import build_attention, padding
+from qkv.attention import build_attention, drawing, padding
 from qkv.config import setting
-from qkv.layers import CellState, Dropout, Embedding, Recurrence, Vocabulary, init_xavier
+from qkv.layers import CellState, Dropout, Embedding, Projection, Recurrence, init_xavier
 from qkv.models.model import EncoderDecoder, Outputs
 from qkv.positions import Places
-from qkv.text.tokenizer import BOS
-
-PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no token
+from qkv.text.tokenizer import BOS, PAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,14 +188,14 @@ class Recurrent(EncoderDecoder):
         self.memory: nn.Module = nn.Linear(2 * d, d, bias=False) if is_wide else nn.Identity()
         states = self.encoder.cell.states if c.bidirectional else 0
         self.bridges = nn.ModuleList(nn.Linear(2 * d, d) for _ in range(states))  # of h, and of an LSTM's c
-        self.vocabulary = Vocabulary(
+        self.vocabulary = Projection(
             c.vocab_size, d, tied=None if c.tied == "none" else self.target, bias=c.output_bias
         )
         init_xavier(self)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
-        choices: list[Any] = []
-        hidden = self.decode(tgt, self.start(src)[1], choices)
+        with drawing() as choices:
+            hidden = self.decode(tgt, self.start(src)[1])
         return Outputs(hidden, self.vocabulary, choices)
 
     def encode(self, src: Tensor) -> tuple[Tensor, Tensor, list[CellState]]:
@@ -221,17 +219,17 @@ class Recurrent(EncoderDecoder):
         layers, more = self.config.decoder_layers, self.config.encoder_layers - self.config.decoder_layers
         return [last[max(0, layer + more)] for layer in range(layers)]
 
-    def decode(self, tgt: Tensor, state: RecurrentState, choices: list[Any]) -> Tensor:
+    def decode(self, tgt: Tensor, state: RecurrentState) -> Tensor:
         """The next target ids (B, T) -> hidden states (B, T, D); the state moves on."""
         stop = state.length + tgt.size(1)
-        at = Places.span(state.length, stop, tgt.device, choices=choices).over(state.memory)
+        at = Places.span(state.length, stop, tgt.device).over(state.memory)
         hidden = self.decoder(self.dropout(self.target(tgt)), state, at)
         state.length = stop
         dropped: Tensor = self.dropout(hidden)
         return dropped
 
     def step(self, tokens: Tensor, state: RecurrentState) -> Tensor:
-        logits: Tensor = self.vocabulary(self.decode(tokens[:, None], state, [])[:, -1])
+        logits: Tensor = self.vocabulary(self.decode(tokens[:, None], state)[:, -1])
         return logits  # (B, V)
 
     def sizes(self) -> str:

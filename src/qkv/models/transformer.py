@@ -1,19 +1,17 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from qkv.attention import build_attention, causal, padding, sentence_numbers
+from qkv.attention import build_attention, causal, drawing, padding, sentence_numbers
 from qkv.config import build, setting
-from qkv.layers import Embedding, Seen, Stack, StackConfig, Vocabulary, init_xavier
+from qkv.layers import Embedding, Projection, Seen, Stack, StackConfig, init_xavier
 from qkv.models.model import EncoderDecoder, Outputs
 from qkv.positions import POSITIONS, Places
-from qkv.text.tokenizer import BOS
-
-PAD = 0  # the id that fills up shorter sentences; text.tokenizer gives it to no token
+from qkv.text.tokenizer import BOS, PAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,21 +81,21 @@ class Transformer(EncoderDecoder):
         self.decoder = Stack(c, layers=c.decoder_layers, use="decoder", has_memory=True)
         self.encoder.refuse_trees("translation pairs")
         tied = None if c.tied == "none" else self.target
-        self.vocabulary = Vocabulary(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
+        self.vocabulary = Projection(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
         init_xavier(self)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
-        choices: list[Any] = []
-        memory, memory_mask = self.encode(src, choices)
-        at = Places.span(0, tgt.size(1), tgt.device, causal=True, choices=choices)
-        # Padding stands at the end, so no real token sees it through the causal mask.
-        hidden = self.decoder(self.target(tgt), at, causal(at), memory, memory_mask)
+        with drawing() as choices:
+            memory, memory_mask = self.encode(src)
+            at = Places.span(0, tgt.size(1), tgt.device, causal=True)
+            # Padding stands at the end, so no real token sees it through the causal mask.
+            hidden = self.decoder(self.target(tgt), at, causal(at), memory, memory_mask)
         return Outputs(hidden, self.vocabulary, choices)
 
-    def encode(self, src: Tensor, choices: list[Any] | None = None) -> tuple[Tensor, Tensor]:
+    def encode(self, src: Tensor) -> tuple[Tensor, Tensor]:
         """The memory (B, S, D) and its mask (B, 1, 1, S)."""
-        mask, at = padding(src, PAD), replace(reading(src, self.config), choices=[] if choices is None else choices)
-        return self.encoder(self.source(src), at, mask), mask
+        mask = padding(src, PAD)
+        return self.encoder(self.source(src), reading(src, self.config), mask), mask
 
     def start(self, given: Tensor) -> tuple[Tensor, TransformerState]:
         memory, memory_mask = self.encode(given)

@@ -39,7 +39,7 @@ class CausalLM:
 
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         """Summed over the real tokens of labels (B, T); beside a task of its own a model may have read one more."""
-        labels, table = asked.labels, outputs.vocabulary
+        labels, table = asked.labels, outputs.projection
         total, likelihood = chunked_cross_entropy(
             outputs.hidden[:, : labels.size(1)].flatten(0, 1),
             table.weight,

@@ -44,7 +44,7 @@ class Translation:
 
     def loss(self, outputs: Outputs, asked: Asked) -> Loss:
         """Summed over the real tokens of labels (B, T), the mean of their readings."""
-        table = outputs.vocabulary
+        table = outputs.projection
         total, likelihood = chunked_cross_entropy(
             outputs.hidden.flatten(0, 1),
             table.weight,

@@ -1,6 +1,6 @@
 """What an attention is told of its queries and keys: where they stand, and what else is known of them."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -27,7 +27,6 @@ class Places:
     causal: bool = False  # whether a query sees only itself and what stands before it
     sentence: Tensor | None = None  # (B, S): the number of the sentence that each token of a text belongs to
     tree: Tree | None = None
-    choices: list[Any] = field(default_factory=list)  # what hard attentions have drawn: see attention.hard
 
     @classmethod
     def span(cls, start: int, stop: int, device: torch.device, **more: Any) -> "Places":

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from qkv.decoding import Translated
 from qkv.decoding.alignment import Links
@@ -108,7 +109,7 @@ class Glossed:
     def fits(self, text: str) -> bool:
         return self.queued.fits(text)
 
-    def translate(self, texts: str | Sequence[str], **how: int | float | bool) -> list[Translated]:
+    def translate(self, texts: str | Sequence[str], **how: Any) -> list[Translated]:
         lines = [normalise(text) for text in ([texts] if isinstance(texts, str) else texts)]
         found = self.queued.translate(lines, **how)
         if self.glossary is None:

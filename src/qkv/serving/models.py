@@ -8,6 +8,7 @@ from typing import Any
 
 from qkv.decoding import Translator
 from qkv.errors import InputError, nearest
+from qkv.opening import load_translator
 from qkv.serving.languages import UNKNOWN, find, name_of
 from qkv.serving.refusal import Refusal
 
@@ -39,16 +40,21 @@ class Models:
         self.codes = list(dict.fromkeys([*self.sources, *self.targets]))
 
     @classmethod
-    def load(cls, folders: Sequence[Path], device: str = "cpu", engine: str = "native") -> "Models":
-        """Each is named after its folder; where the name is taken, with the first number that is free."""
+    def load(
+        cls, folders: Sequence[Path], device: str = "cpu", engine: str = "lean", *, own_process: bool = False
+    ) -> "Models":
+        """Each is named after its folder; where the name is taken, with the first number that is free.
+
+        `own_process` is as in `engines.open_translator`.
+        """
         if not folders:
             raise InputError("no model was given; for example: qkv serve --model model")
         served: list[Served] = []
         for folder in folders:
             own, taken = Path(folder).resolve().name, [one.name for one in served]
             name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in taken)
-            translator = Translator.load(folder, device, engine)
-            translator.hire()  # now, while this process has no threads that a copy would miss
+            translator = load_translator(folder, device, engine=engine, own_process=own_process)
+            translator.searcher.open_workers()  # now, while this process has no threads that a copy would miss
             served.append(Served(name, Path(folder), translator))
         return cls(served)
 

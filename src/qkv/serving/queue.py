@@ -231,7 +231,7 @@ class Queued:
         self.gone = gone or threading.Event()  # set when the client hangs up
         self.about, self.tokenizer, self.longest = translator.about, translator.tokenizer, translator.longest
 
-    def translate(self, texts: str | Sequence[str], **how: int | float | bool) -> list[Translated]:
+    def translate(self, texts: str | Sequence[str], **how: Any) -> list[Translated]:
         search = check_search(self.queue.limits, how)
         lines = [texts] if isinstance(texts, str) else list(texts)
         longest, most = max(map(len, lines), default=0), self.queue.limits.characters

@@ -18,7 +18,7 @@ from qkv.tasks.corpus import Corpus
 from qkv.tasks.predictor import Predictor
 from qkv.tasks.task import Task
 from qkv.text.conllu import Sentence, read_conllu
-from qkv.text.tokenizer import UNK, Tokenizer
+from qkv.text.tokenizer import Tokenizer
 
 
 class FindHeads(Task):
@@ -55,7 +55,7 @@ class FindHeads(Task):
     def question(self, text: str, place: str) -> Sentence:
         if not (words := text.split()):
             raise InputError("a text without a word was given; give words with spaces between them")
-        return Sentence(words, [0] * len(words), place)
+        return Sentence(words, [*range(len(words))], place)  # some tree: no model that can be asked looks at it
 
     def key(self, example: Sentence) -> str:
         return " ".join(example.words)
@@ -65,16 +65,7 @@ class FindHeads(Task):
 
     def encode(self, examples: Sequence[Sentence], tokenizer: Tokenizer, facts: Tree) -> list[list[list[int]]]:
         """(sub-words, the word from 0 that each belongs to, the head of each word, 0 for the root)"""
-        forms = sorted({word for sentence in examples for word in sentence.words})
-        pieces = {form: ids or [UNK] for form, ids in zip(forms, tokenizer.encode_batch(forms), strict=True)}
-        return [
-            [
-                [number for word in sentence.words for number in pieces[word]],
-                [place for place, word in enumerate(sentence.words) for _ in pieces[word]],
-                sentence.heads,
-            ]
-            for sentence in examples
-        ]
+        return [[*tokenizer.encode_words(sentence.words), sentence.heads] for sentence in examples]
 
     def baselines(self, corpus: Corpus) -> dict[str, float]:
         """The best of all rules "the head stands n words further on", as counted in training."""

@@ -34,8 +34,9 @@ class Predictor:
         device, found = next(self.model.parameters()).device, dict[int, Tree]()
         for batch in batches.in_order():
             asked = self.objective.prepare(batch, generator(0, Place())).to(device)
-            told = self.task.in_words(self.model(**asked.inputs), asked, [examples[i] for i in batch.rows[:, 1]], self)
-            found |= dict(zip(batch.rows[:, 1].tolist(), told, strict=True))
+            numbers = batch.rows[:, 1].tolist()
+            answers = self.task.in_words(self.model(**asked.inputs), asked, [examples[i] for i in numbers], self)
+            found |= dict(zip(numbers, answers, strict=True))
         return [found[i] for i in range(len(examples))]
 
 

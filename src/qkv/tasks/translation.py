@@ -13,6 +13,7 @@ import torch
 from qkv.config import Tree, setting
 from qkv.data import Stream
 from qkv.decoding import Translator
+from qkv.engines import open_translator
 from qkv.errors import InputError
 from qkv.evaluation import score
 from qkv.folder import Loaded, RunFolder
@@ -214,8 +215,8 @@ class Translate(Task):
             speeds.append(sum(len(loaded.tokenizer.encode(line.text)) + 1 for line in lines) / seconds)  # with the end
         return {"decoding_speed": statistics.median(speeds)}
 
-    def open(self, loaded: Loaded) -> Translator:
-        return Translator(loaded.model, loaded.tokenizer, loaded.about)
+    def open(self, loaded: Loaded, **how: Any) -> Translator:
+        return open_translator(loaded, **how)
 
 
 def validation_pairs(folder: Path, most: int | None = None) -> list[tuple[str, str]]:

@@ -44,10 +44,10 @@ def _parts(blocks: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def _cut(line: str) -> Iterator[str]:
-    """At most `PIECE` characters at once, cut before a space that parts two words if there is one."""
+    """At most `PIECE` characters at once, cut before the space of a word if there is one."""
     while len(line) > PIECE:
         end = line.rfind(" ", 1, PIECE)
-        while end > 0 and (line[end - 1].isspace() or line[end + 1].isspace()):
+        while end > 0 and line[end + 1].isspace():
             end = line.rfind(" ", 1, end)
         end = end if end > 0 else PIECE
         yield line[:end]
@@ -88,8 +88,8 @@ def _pieces(path: Path, parts: Iterable[tuple[int, str | None]]) -> Iterator[Tex
 
 
 def _is_word_end(before: str, after: str) -> bool:
-    """Whether GPT-2's pattern finds the same words in the two as in the whole. It parts the last white space of a run,
-    which belongs to the word behind it, from the rest of the run."""
+    """Whether GPT-2's pattern finds the same words in the two as in the whole. Of a run of white space, it takes the
+    last one apart, or to the word behind it."""
     if after[0].isspace():
-        return bool(after[1:2].strip()) and (before[-1] == "\n" or (after[0] == " " and bool(before[-1].strip())))
+        return bool(after[1:2].strip())
     return before[-1] == "\n" and bool(before[-2:-1].strip())

@@ -104,8 +104,8 @@ def explained(out: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        told = re.search(r"os error (\d+)", str(error))  # safetensors tells the number in its text only
-        number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+        said = re.search(r"os error (\d+)", str(error))  # safetensors tells the number in its text only
+        number = error.errno if isinstance(error, OSError) else int(said[1]) if said else None
         saved = existing(RunFolder(out).checkpoints)
         safe = f"the checkpoint of step {int(saved[-1].name[5:13])} is whole; " if saved else ""
         cure = "free some space" if number in FULL else "put that right"

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from qkv.errors import InputError
-from qkv.layers import Embedding, Stack, Vocabulary
+from qkv.layers import Embedding, Projection, Stack
 from qkv.positions import Position
 from qkv.training.settings import TrainingConfig
 
@@ -29,7 +29,7 @@ def freeze(model: nn.Module, patterns: str) -> None:
 def layers(model: nn.Module) -> list[list[nn.Parameter]]:
     """The parameters from below: tables of tokens and positions, each block, and what stands on them."""
     tables: list[nn.Module] = [
-        m for m in model.modules() if isinstance(m, Embedding | nn.Embedding | Vocabulary | Position)
+        m for m in model.modules() if isinstance(m, Embedding | nn.Embedding | Projection | Position)
     ]
     blocks = [block for module in model.modules() if isinstance(module, Stack) for block in module.blocks]
     found, seen = list[list[nn.Parameter]](), set[int]()

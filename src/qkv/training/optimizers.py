@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qkv.layers import Embedding, Vocabulary
+from qkv.layers import Embedding, Projection
 from qkv.positions import Position
 from qkv.training.groups import parameter_groups
 from qkv.training.settings import TrainingConfig
@@ -37,7 +37,7 @@ def matrices(model: nn.Module) -> list[nn.Parameter]:
     tables = {
         id(parameter)
         for module in model.modules()
-        if isinstance(module, Embedding | nn.Embedding | Vocabulary | Position)
+        if isinstance(module, Embedding | nn.Embedding | Projection | Position)
         for parameter in module.parameters()
     }
     return [each for each in model.parameters() if each.ndim == 2 and id(each) not in tables]

@@ -1,5 +1,6 @@
 """From files to a corpus: read once, settings that nobody asked for chosen, sub-words learned, all encoded."""
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -7,16 +8,19 @@ from typing import Any
 
 from qkv import folder
 from qkv.config import Tree, from_tree, merge, to_tree
+from qkv.data import Batch, Place, generator
 from qkv.device import choose_device
 from qkv.errors import InputError
 from qkv.folder import Loaded
+from qkv.models import Model
+from qkv.objectives import Objective
 from qkv.tasks import Corpus, Survey, Task
 from qkv.tasks.corpus import PARTS, Part, learn_tokenizer
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.display import Display
-from qkv.training.settings import TrainingConfig, architecture, paths, spelled_out, task_of
+from qkv.training.settings import Settings, TrainingConfig, architecture, paths, spelled_out, task_of
 
-__all__ = ["chosen", "learn_tokenizer", "read", "started", "task", "write"]
+__all__ = ["check_objective", "chosen", "learn_tokenizer", "read", "started", "task", "write"]
 
 FITTED = ("vocab_size", "n_classes", "sentence_ends")  # settings of a model that follow from its data
 
@@ -32,13 +36,17 @@ def started(asked: Tree, where: str) -> tuple[Tree, Loaded | None]:
     """With --start: the model to begin with; and its architecture and sizes, unless others are asked for."""
     if not asked.get("start"):
         return asked, None
-    start = folder.load(paths([asked["start"]])[0])
-    name, config = folder.origin(start.model)
-    if asked.get("architecture", name) != name:
+    start, kind = folder.load(paths([asked["start"]])[0]), task_of(asked, where)
+    held, config = folder.origin(start.model)
+    alike = [name for name, model in kind.models().items() if model.config_class is type(config)]
+    if not alike:
         raise InputError(
-            f"{asked['start']} holds a {name} model, and {asked['architecture']} was asked for; "
-            "leave --architecture out"
+            f"{asked['start']} holds a {held} model, which cannot learn the task {kind.name!r}; "
+            f"start from one of these: {', '.join(kind.models())}"
         )
+    name = asked.get("architecture") or (held if held in alike else alike[0])
+    if name not in alike:
+        raise InputError(f"{asked['start']} holds a {held} model, and {name} was asked for; leave --architecture out")
     if asked.get("data", {}).get("tokenizer"):
         raise InputError(
             f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; leave it out, or "
@@ -88,3 +96,15 @@ def write(
     for line in task.remarks():
         display.say(f"  {line}")
     return corpus
+
+
+def check_objective(objective: Objective, model: Model, batch: Batch, settings: Settings) -> None:
+    """Refuse an objective that cannot be made of these rows, or that asks what this model does not take."""
+    try:
+        asked = objective.prepare(batch, generator(0, Place()))
+        inspect.signature(model.forward).bind(**asked.inputs)
+    except (TypeError, ValueError, IndexError):
+        raise InputError(
+            f"the objective {settings.objective} cannot be asked of a {settings.architecture} model by the task "
+            f"{settings.task!r}; leave --objective out, or give another"
+        ) from None

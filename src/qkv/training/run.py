@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ from qkv.files import alone, remove, write_json, write_text
 from qkv.folder import Loaded, RunFolder
 from qkv.models import MODELS, Model
 from qkv.tasks import TASKS, Corpus, Task
-from qkv.tasks.corpus import MEMORY, Part, digest
-from qkv.training import checkpoint, prepare
+from qkv.tasks.corpus import Part
+from qkv.training import checkpoint, going_on, prepare
 from qkv.training.display import Display
+from qkv.training.groups import freeze
 from qkv.training.log import Log
 from qkv.training.recipes import find
 from qkv.training.settings import (
@@ -35,18 +36,6 @@ from qkv.training.settings import (
 from qkv.training.telling import Teller
 from qkv.training.trainer import Hooks, Trainer
 
-# What may change when a run goes on: when it stops and what it runs on, never what it computes.
-FREE = {
-    "steps",
-    "epochs",
-    "minutes",
-    "patience",
-    "bleu_sentences",
-    "checkpoint_minutes",
-    "checkpoint_steps",
-    "keep",
-    "threads",
-}
 NEW = ".corpus.part"  # where a corpus waits until nothing can be wrong with it
 ASIDE = ".training.old.part"  # where an old run goes while it is removed
 HEADER = "# The complete settings of this run; `qkv train --recipe` takes this file.\n"
@@ -206,11 +195,18 @@ class Run:
         tokenizer = prepare.learn_tokenizer(task.data, survey.sample, self.start.tokenizer if self.start else None)
         facts = task.facts(survey, tokenizer)
         settings = self.fitted(task, tree, tokenizer, facts)
+        task.data = settings.data
         facts |= task.bounds(settings.model)
         model = self.built(task, settings, facts)
         with checkpoint.explained(self.out):
             corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display)
-            task.stream(corpus.train), task.validation(corpus.valid)  # nothing is lost by what cannot be read
+            try:  # so that nothing is lost by what cannot be read or asked
+                batches, _ = task.stream(corpus.train), task.validation(corpus.valid)
+                objective = named_objective(settings.objective, self.where)
+                prepare.check_objective(objective, model, next(batches.stream())[0], settings)
+            except InputError:
+                remove(self.out / NEW)
+                raise
             self.clear()
             self.folder.place.mkdir(exist_ok=True)
             remove(self.folder.corpus)
@@ -240,9 +236,10 @@ class Run:
         """The model with its first weights; what cannot be built is refused before anything is written."""
         torch.manual_seed(settings.data.seed)
         model = task.build(settings.model, facts)
+        freeze(model, settings.training.freeze)  # the trainer would refuse an unknown name too late
         self.drawn = checkpoint.random_state()  # training goes on from here, whatever is drawn meanwhile
         if self.start:
-            taken, new = folder.start_from(model, self.start, settings.start)
+            taken, new = folder.start_from(model, self.start, settings.start, task.anew(self.start, facts))
             fresh = f"new are {', '.join(new[:4])}{' ...' * (len(new) > 4)}" if new else "nothing is new"
             self.say(f"begins with the weights of {settings.start}: {len(taken)} of {len(taken) + len(new)}; {fresh}")
         return model
@@ -267,51 +264,12 @@ class Run:
         """The settings that the run began with; what is asked now may change when it ends, nothing else."""
         stored = read_toml(self.folder.recipe)
         stored.pop("files", None)
-        if (name := self.asked.get("task")) and name != stored.get("task"):
-            raise changed("task", stored.get("task"), name)
         before = complete(stored, str(self.folder.recipe))
+        going_on.check_task(stored, self.asked)
         corpus = Corpus.open(Path(before.corpus) if before.corpus else self.folder.corpus)
-        self.check_files(corpus)
-        settings = self.unchanged(stored, before)
+        going_on.check_files(corpus)
+        settings = going_on.unchanged(stored, before, self.asked, self.where)
         task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
         if settings.start and not checkpoint.existing(self.folder.checkpoints):
-            self.start = folder.load(Path(settings.start))
+            self.start = folder.load(paths([settings.start])[0])
         return settings, corpus, self.built(task, settings, corpus.facts)
-
-    def check_files(self, corpus: Corpus) -> None:
-        for name, expected in corpus.digests.items():
-            if name.startswith(MEMORY):
-                continue
-            path = paths([name])[0]
-            if not path.exists() or digest(path) != expected:
-                raise InputError(
-                    f"{path} has changed since this run began; give a new --out, or --restart to begin anew"
-                )
-
-    def unchanged(self, stored: Tree, before: Settings) -> Settings:
-        given = {"task": stored["task"], "architecture": stored["architecture"], **self.asked}
-        asked = modern(given, self.where, stored["objective"])
-        limits = {"steps": 0, "epochs": 0.0, "minutes": 0.0}
-        new_limits = {k: v for k, v in asked.get("training", {}).items() if k in limits and v}
-        now = merge(stored, asked, {"training": {**limits, **new_limits}} if new_limits else {})
-        model = merge(stored["model"], asked_model(asked)) if asked["architecture"] == stored["architecture"] else {}
-        settings = complete({**now, "model": model}, str(self.folder.recipe))
-        for section in (field.name for field in fields(before) if field.name != "published"):
-            old, new = (getattr(which, section) for which in (before, settings))
-            for key, value in vars(old).items() if hasattr(old, "__dict__") else [("", old)]:
-                there = getattr(new, key, None) if key else new
-                if value != there and not (section == "training" and key in FREE):
-                    raise changed(f"{section}.{key}" if key else section, value, there)
-        return settings
-
-
-def changed(name: str, before: Any, now: Any) -> InputError:
-    return InputError(
-        f"this run began with {name} = {before!r}, now it is {now!r}; give a new --out, or --restart to begin anew"
-    )
-
-
-def asked_model(asked: Tree) -> Tree:
-    """What is asked of the model, its preset spelled out but for dropout, which follows the size of the corpus."""
-    model = asked.get("model", {})
-    return {key: value for key, value in spelled_out(asked, "settings").items() if key != "dropout" or key in model}

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from qkv.attention import causal
+from qkv.attention import causal, permuted, prefix
 from qkv.why.claim import Measured, Row
 from qkv.why.instruments import places
 
@@ -31,13 +31,13 @@ FAMILIES = {
 def visible(name: str) -> dict[str, Tensor]:
     """Which word (row) may see which (column) in training, for each kind of pass that the model makes."""
     left, both = causal(places(WORDS)), torch.ones(WORDS, WORDS, dtype=torch.bool)
-    written = torch.arange(WORDS) >= WORDS // 2  # the second half is the target
+    given = torch.arange(WORDS) < WORDS // 2  # the second half is the target
     order = torch.randperm(WORDS).argsort()
     special = {
         "ELMo": {"forward": left, "backward": left.T},
         "MASS": {"encoder": both, "decoder": left},
-        "UniLM": {"left": left, "both": both, "source, then target": ~written | (written[:, None] & left)},
-        "XLNet": {"one order": order[:, None] >= order[None, :]},
+        "UniLM": {"left": left, "both": both, "source, then target": prefix(given)},
+        "XLNet": {"one order": permuted(order)},
     }
     return special.get(name, {"": left if FAMILIES[name][0] == LEFT else both})
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from qkv.attention import causal
 from qkv.errors import InputError
-from qkv.layers import Embedding, Stack, Vocabulary
+from qkv.layers import Embedding, Projection, Stack
 from qkv.look.curves import curves
 from qkv.positions import POSITIONS, Places
 from qkv.why.claim import Measured, Row
@@ -36,13 +36,13 @@ class Letters(nn.Module):
         c = small(d_model=32, vocab_size=len(LETTERS), norm="pre", max_length=SHORT, position=position)
         self.embedding = Embedding(len(LETTERS), c.d_model)
         self.stack = Stack(c, layers=1)
-        self.vocabulary = Vocabulary(len(LETTERS), c.d_model, tied=self.embedding, bias=False)
+        self.projection = Projection(len(LETTERS), c.d_model, tied=self.embedding, bias=False)
 
     def losses(self, ids: Tensor) -> Tensor:
         """(B, T + 1) ids -> the loss of each next letter: (B, T)."""
         at = Places.span(0, ids.size(1) - 1, CPU, causal=True)
         hidden = self.stack(self.embedding(ids[:, :-1]), at, causal(at))
-        return F.cross_entropy(self.vocabulary(hidden).transpose(1, 2), ids[:, 1:], reduction="none")
+        return F.cross_entropy(self.projection(hidden).transpose(1, 2), ids[:, 1:], reduction="none")
 
     def learn(self, text: Tensor, steps: int) -> "Letters":
         optimiser = torch.optim.Adam(self.parameters(), betas=(0.9, 0.98))

@@ -5,10 +5,9 @@ from torch import Tensor, nn
 
 from qkv.attention import causal, from_blocked, padding
 from qkv.look import draw
+from qkv.text.tokenizer import PAD
 from qkv.why.claim import Measured
 from qkv.why.instruments import apart, influence, look, multi_head, places, stack
-
-PAD = 0
 
 
 def masks() -> Measured:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from qkv.attention import causal, padding
+from qkv.attention import bigbird_blocks, causal, padding, permuted, prefix
 from qkv.look.picture import Given, Picture, canvas, name
 from qkv.positions import Places
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 N = 6
 ORDER = [3, 2, 4, 1]  # Yang et al. 2019, Figure 4
-KINDS = ["blocked", "random", "window", "global"]
+KINDS = ["blocked", "random", "window", "global"]  # as attention.bigbird_blocks numbers them
 SHADES = ["#ffffff", "#f0b04c", "#7fbf7b", "#4a6fb5"]
 
 
@@ -24,12 +24,11 @@ def triangle(n: int = N) -> Tensor:
 
 def unilm(n: int = N, source: int = 3) -> dict[str, Tensor]:
     """Dong et al. 2019, Figure 1: one network under four masks; of the last, the first `source` tokens are given."""
-    every, is_target = torch.ones(n, n, dtype=torch.bool), torch.arange(n) >= source
     return {
-        "both directions": every,
+        "both directions": torch.ones(n, n, dtype=torch.bool),
         "left to right": triangle(n),
         "right to left": triangle(n).T,
-        "source, then target": ~is_target[None, :] | (is_target[:, None] & triangle(n)),
+        "source, then target": prefix(torch.arange(n) < source),
     }
 
 
@@ -59,29 +58,11 @@ def cells(axes: "Axes", kinds: Tensor, shades: list[str], title: str, labels: li
     name(axes, title)
 
 
-def bigbird_pattern(blocks: int = 12, random: int = 2, seed: int = 0) -> Tensor:
-    """Zaheer et al. 2020, section 2, between blocks: 3 global, 2 window, 1 random, 0 blocked.
-
-    The first and the last block see all and are seen by all; every other sees itself, its neighbours, and `random`
-    blocks that are drawn once.
-    """
-    place = torch.arange(blocks)
-    near = (place[:, None] - place).abs() <= 1
-    is_global = (place == 0) | (place == blocks - 1)
-    kinds = near.long() * 2
-    kinds[is_global[:, None] | is_global[None, :]] = 3
-    generator = torch.Generator().manual_seed(seed)
-    for row in kinds:
-        free = (row == 0).nonzero()[:, 0]
-        row[free[torch.randperm(len(free), generator=generator)[:random]]] = 1
-    return kinds
-
-
 def bigbird(given: Given) -> Picture:
     """Zaheer et al. 2020, Figure 1: random, window and global attention, block by block."""
     from matplotlib.patches import Patch
 
-    kinds = bigbird_pattern()
+    kinds = bigbird_blocks(12, random=2, rng=torch.Generator().manual_seed(0))
     figure = canvas(6.5, 6)
     axes = figure.subplots()
     cells(axes, kinds, SHADES, "BigBird: which block (row) sees which (column)")
@@ -92,18 +73,10 @@ def bigbird(given: Given) -> Picture:
     return Picture([figure], {"kinds": KINDS, "pattern": kinds})
 
 
-def permutation_masks(order: list[int]) -> dict[str, Tensor]:
-    """Yang et al. 2019, Figure 4: who may see whom when the words are predicted in this order (counted from 1).
-
-    The content stream h sees itself and what stands before it in the order; the query stream g not even itself.
-    """
-    rank = torch.tensor(order).argsort()  # of each word, when its turn comes
-    return {"content stream h": rank[:, None] >= rank, "query stream g": rank[:, None] > rank}
-
-
 def xlnet(given: Given) -> Picture:
     """Yang et al. 2019, Figure 4: the two masks of one factorisation order, 3 2 4 1."""
-    shown = permutation_masks(ORDER)
+    rank = torch.tensor(ORDER).argsort()  # of each word, when its turn comes
+    shown = {"content stream h": permuted(rank), "query stream g": permuted(rank, sees_itself=False)}
     figure = canvas(7.5, 4)
     for axes, (title, mask) in zip(figure.subplots(1, 2), shown.items(), strict=True):
         cells(axes, mask.long(), ["#ffffff", "#6abf69"], f"{title}, order {' '.join(map(str, ORDER))}")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.decoding import length_penalty
-from qkv.decoding.hypothesis import loops, next_log_probabilities
+from qkv.decoding.constraints import Constraints, Ends, loops
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
 
@@ -19,10 +19,13 @@ def test_the_length_penalty_is_the_papers() -> None:
     assert length_penalty(25, 0.6) == pytest.approx(30**0.6 / 6**0.6)
 
 
-def following(tokens: list[list[int]], no_repeat: int = 0, must_end: list[bool] | None = None) -> torch.Tensor:
+def following(
+    tokens: list[list[int]], no_repeat: int = 0, limits: list[int] | None = None, ends: Ends = "forced"
+) -> torch.Tensor:
     """Words that may follow each row, for a vocabulary of 9 of equal logits."""
-    ends = torch.tensor(must_end or [False] * len(tokens))
-    return next_log_probabilities(torch.zeros(len(tokens), 9), torch.tensor(tokens), ends, no_repeat)
+    rules = Constraints(limits or [99] * len(tokens), no_repeat, ends)
+    last = rules.last(torch.arange(len(tokens)), len(tokens[0]))
+    return rules.log_probabilities(torch.zeros(len(tokens), 9), torch.tensor(tokens), last)
 
 
 def test_padding_begin_and_unknown_have_no_probability() -> None:
@@ -33,9 +36,15 @@ def test_padding_begin_and_unknown_have_no_probability() -> None:
 
 
 def test_at_its_limit_a_row_may_only_end_at_its_own_price() -> None:
-    log_p = following([[BOS, 5], [BOS, 5]], must_end=[True, False])
+    log_p = following([[BOS, 5], [BOS, 5]], limits=[2, 3])
     assert (log_p > -torch.inf).sum(1).tolist() == [1, 6]
     assert log_p[0, EOS].item() == log_p[1, EOS].item()
+
+
+def test_a_text_that_is_cut_need_not_end_and_an_endless_one_never_does() -> None:
+    cut, endless = (following([[BOS, 5]], limits=[2], ends=ends)[0].isfinite() for ends in ("cut", "never"))
+    assert cut.nonzero().flatten().tolist() == [EOS, 4, 5, 6, 7, 8]
+    assert endless.nonzero().flatten().tolist() == [4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize(

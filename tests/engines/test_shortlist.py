@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from qkv import folder
-from qkv.data import Corpus, write_shards
-from qkv.decoding import Search, Translator, beam_search, greedy, padded
-from qkv.decoding.engine import Lean, longest_targets
-from qkv.decoding.quantize import int8_engine, quantize
-from qkv.decoding.shortlist import FILE, ROUNDS, Shortlist, Shortlisted, lexicon, load, make_shortlist, save
+from qkv.data import Rows, RowsOnDisk, write_rows
+from qkv.decoding import Search, beam_search, greedy, padded
+from qkv.decoding.translator import longest_targets
+from qkv.engines.lean_engine import Lean
+from qkv.engines.quantize import int8_engine, quantize
+from qkv.engines.shortlist import FILE, ROUNDS, Shortlist, Shortlisted, lexicon, load, make_shortlist, save
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig
-from qkv.text.tokenizer import EOS, UNK, Tokenizer
+from qkv.opening import load_translator
+from qkv.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
 WORDS = 20  # of the trained model of conftest.py
 PAIRS = [("two dogs play", "zwei Hunde spielen"), ("two men", "zwei Männer"), ("men play", "Männer spielen"),
@@ -88,9 +90,9 @@ def given_ids(sources: list[list[int]]) -> list[list[int]]:
     return [row[:-1] for row in sources]
 
 
-@pytest.fixture(params=["native", "int8"])
+@pytest.fixture(params=["lean", "int8"])
 def engine(request: pytest.FixtureRequest, model: Transformer, given_ids: list[list[int]]) -> Lean:
-    return Lean(model) if request.param == "native" else int8_engine(model, quantize(model, given_ids))
+    return Lean(model) if request.param == "lean" else int8_engine(model, quantize(model, given_ids))
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -101,10 +103,10 @@ def test_searches_find_what_masked_logits_of_the_whole_vocabulary_give(
     short, plain = Shortlisted(Lean(model), shortlist(frequent, lists)), Masked(model, frequent, lists)
     src, limits = padded(given_ids), longest_targets(given_ids, model.config.max_length)
     for one, other in (
-        ([some[0] for some in short.decode(given_ids, Search(beam=1))], greedy(plain, src, limits)),
-        ([some[0] for some in short.decode(given_ids, Search(beam=4))],
+        ([some[0] for some in short.decode(given_ids, limits, Search(beam=1))], greedy(plain, src, limits)),
+        ([some[0] for some in short.decode(given_ids, limits, Search(beam=4))],
          [some[0] for some in beam_search(plain, src, limits, beam=4, alpha=1.0)]),
-        ([some[0] for some in short.decode(given_ids, Search(beam=4), no_repeat=2)],
+        ([some[0] for some in short.decode(given_ids, limits, Search(beam=4, no_repeat=2))],
          [some[0] for some in beam_search(plain, src, limits, beam=4, alpha=1.0, no_repeat=2)]),
     ):  # fmt: skip
         assert [h.tokens for h in one] == [h.tokens for h in other]
@@ -125,7 +127,7 @@ def test_every_hypothesis_of_a_tiny_vocabulary_is_weighed(make_model: Callable[.
         log_p = logits.index_fill(1, torch.tensor(banned), -torch.inf).log_softmax(-1)
         totals[tuple(tokens)] = sum(float(log_p[i, word]) for i, word in enumerate([*tokens, EOS]))
     engine = Shortlisted(Lean(model), shortlist([], lists, 9))
-    found = engine.decode([source], Search(beam=30, n_best=30, alpha=0.0))[0]
+    found = engine.decode([source], [51], Search(beam=30, n_best=30, alpha=0.0))[0]
     weighed = {tuple(h.tokens): h.log_probability for h in found}
     assert all(weighed[tokens] == pytest.approx(total, abs=1e-4) for tokens, total in totals.items())
 
@@ -133,15 +135,15 @@ def test_every_hypothesis_of_a_tiny_vocabulary_is_weighed(make_model: Callable[.
 def test_a_list_of_all_words_changes_nothing(engine: Lean, given_ids: list[list[int]]) -> None:
     short = Shortlisted(engine, shortlist(list(range(WORDS)), {}))
     for how in (Search(beam=1), Search(beam=4, n_best=3), Search(sampling=True, n_best=2, seed=3)):
-        exact, listed = ([[h.tokens for h in some] for some in e.decode(given_ids, how)] for e in (engine, short))
-        assert listed == exact
+        exact, listed = (e.decode(given_ids, [20] * len(given_ids), how) for e in (engine, short))
+        assert [[h.tokens for h in some] for some in listed] == [[h.tokens for h in some] for some in exact]
 
 
 def test_a_sentence_does_not_depend_on_its_neighbours(engine: Lean, given_ids: list[list[int]]) -> None:
     short = Shortlisted(engine, shortlist([7], random_lists(3)))
     for beam in (1, 4):
-        together = short.decode(given_ids, Search(beam=beam))
-        alone = [short.decode([source], Search(beam=beam))[0] for source in given_ids]
+        together = short.decode(given_ids, [20] * len(given_ids), Search(beam=beam))
+        alone = [short.decode([source], [20], Search(beam=beam))[0] for source in given_ids]
         assert [some[0].tokens for some in together] == [some[0].tokens for some in alone]
         assert [some[0].score for some in together] == pytest.approx([some[0].score for some in alone], abs=1e-4)
 
@@ -149,7 +151,7 @@ def test_a_sentence_does_not_depend_on_its_neighbours(engine: Lean, given_ids: l
 def test_every_word_of_the_list_and_no_other_can_appear(engine: Lean) -> None:
     lists, sources = {6: [11, 12], 7: [15]}, [[6], [7, 7]]
     short = Shortlisted(engine, shortlist([9], lists))
-    drawn = short.decode(sources, Search(sampling=True, n_best=60, temperature=9.0))
+    drawn = short.decode(sources, [50, 50], Search(sampling=True, n_best=60, temperature=9.0))
     for source, some in zip(sources, drawn, strict=True):
         seen = {token for hypothesis in some for token in hypothesis.tokens}
         assert seen == allowed([9], lists, source) - set(range(UNK + 1))
@@ -164,10 +166,12 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+def corpus(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     place = tmp_path_factory.mktemp("data") / "train"
-    write_shards(place, PAIRS, tokenizer, count=len(PAIRS), max_length=50, shard_pairs=4)
-    return Corpus.open(place, tokenizer.fingerprint)
+    rows = [([*tokenizer.encode(a), EOS], [BOS, *tokenizer.encode(b), EOS]) for a, b in PAIRS]
+    sizes = {"vocab_size": len(tokenizer), "fingerprint": tokenizer.fingerprint, "count": len(rows)}
+    write_rows(place, rows, columns=2, shard_rows=4, **sizes)
+    return RowsOnDisk.open(place, tokenizer.fingerprint)
 
 
 def model_1(pairs: list[tuple[list[int], list[int]]]) -> dict[tuple[int, int], float]:
@@ -188,16 +192,16 @@ def model_1(pairs: list[tuple[list[int], list[int]]]) -> dict[tuple[int, int], f
 
 @pytest.mark.parametrize("at_once", [1, 30, 10**6])
 def test_the_lexicon_is_that_of_model_1(
-    corpus: Corpus, tokenizer: Tokenizer, at_once: int, monkeypatch: pytest.MonkeyPatch
+    corpus: Rows, tokenizer: Tokenizer, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qkv.decoding.shortlist.CELLS", at_once)
+    monkeypatch.setattr("qkv.engines.shortlist.CELLS", at_once)
     assert corpus.shards > 1
     expected = model_1([([*tokenizer.encode(source), EOS], tokenizer.encode(target)) for source, target in PAIRS])
     found = {(int(s), int(t)): float(p) for s, t, p in zip(*lexicon(corpus, len(tokenizer)), strict=True)}
     assert found == pytest.approx(expected)
 
 
-def test_a_list_has_the_frequent_words_and_the_likeliest_others(corpus: Corpus, tokenizer: Tokenizer) -> None:
+def test_a_list_has_the_frequent_words_and_the_likeliest_others(corpus: Rows, tokenizer: Tokenizer) -> None:
     made = make_shortlist(corpus, len(tokenizer), frequent=2, each=1)
     counts: dict[int, int] = defaultdict(int)
     pairs = [(tokenizer.encode(source), tokenizer.encode(target)) for source, target in PAIRS]
@@ -216,14 +220,14 @@ def test_a_list_has_the_frequent_words_and_the_likeliest_others(corpus: Corpus, 
         assert all(rest[t] == pytest.approx(max(rest.values())) for t in listed)
 
 
-def test_only_so_much_is_read(corpus: Corpus, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_much_is_read(corpus: Rows, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = len(lexicon(corpus, len(tokenizer))[0])
-    monkeypatch.setattr("qkv.decoding.shortlist.MOST", 10)
+    monkeypatch.setattr("qkv.engines.shortlist.MOST", 10)
     assert 0 < len(lexicon(corpus, len(tokenizer))[0]) < whole
 
 
 @pytest.mark.parametrize(("frequent", "each"), [(0, 5), (5, -1)])
-def test_impossible_sizes_are_refused(corpus: Corpus, tokenizer: Tokenizer, frequent: int, each: int) -> None:
+def test_impossible_sizes_are_refused(corpus: Rows, tokenizer: Tokenizer, frequent: int, each: int) -> None:
     with pytest.raises(InputError, match="give 1 or more frequent words and 0 or more for each"):
         make_shortlist(corpus, len(tokenizer), frequent=frequent, each=each)
 
@@ -232,7 +236,7 @@ def test_impossible_sizes_are_refused(corpus: Corpus, tokenizer: Tokenizer, freq
 
 
 @pytest.fixture
-def saved(tmp_path: Path, tokenizer: Tokenizer, corpus: Corpus) -> Path:
+def saved(tmp_path: Path, tokenizer: Tokenizer, corpus: Rows) -> Path:
     torch.manual_seed(1)
     sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_length": 40}
     model = Transformer(TransformerConfig(vocab_size=len(tokenizer), **sizes)).eval()
@@ -241,36 +245,36 @@ def saved(tmp_path: Path, tokenizer: Tokenizer, corpus: Corpus) -> Path:
     return tmp_path / "model"
 
 
-def test_a_folder_keeps_it_and_a_name_chooses_it(saved: Path, corpus: Corpus, tokenizer: Tokenizer) -> None:
+def test_a_folder_keeps_it_and_a_name_chooses_it(saved: Path, corpus: Rows, tokenizer: Tokenizer) -> None:
     made, read = make_shortlist(corpus, len(tokenizer), frequent=3, each=2), load(saved, tokenizer)
     assert all(torch.equal(part, vars(read)[name]) for name, part in vars(made).items())
-    translator = Translator.load(saved, engine="native+shortlist")
-    assert translator.engine.name == "native+shortlist"
+    translator = load_translator(saved, engine="lean+shortlist")
+    assert translator.engine.name == "lean+shortlist"
     source = tokenizer.encode("two dogs")
     words = set(made.of(padded([source]))[0].tolist())
     written = tokenizer.encode(translator.translate("two dogs", beam=1)[0].text)
-    assert set(translator.engine.decode([source], Search(beam=1))[0][0].tokens) <= words
+    assert set(translator.engine.decode([source], [39], Search(beam=1))[0][0].tokens) <= words
     assert written
 
 
 @pytest.mark.parametrize(
     ("spoil", "engine", "message"),
     [
-        (lambda path: (path / FILE).unlink(), "native", "has no shortlist.safetensors; make it with: qkv shortlist"),
+        (lambda path: (path / FILE).unlink(), "lean", "has no shortlist.safetensors; make it with: qkv shortlist"),
         (
             lambda path: (path / FILE).write_bytes(b"nonsense" * 9),
-            "native",
+            "lean",
             "is damaged .* make it with: qkv shortlist",
         ),
-        (lambda path: other_words(path), "native", "was made for another vocabulary; make it with: qkv shortlist"),
-        (lambda path: None, "plain", r"engine plain has no shortlist; use native\+shortlist or int8\+shortlist"),
+        (lambda path: other_words(path), "lean", "was made for another vocabulary; make it with: qkv shortlist"),
+        (lambda path: None, "plain", r"engine plain has no shortlist; use lean\+shortlist or int8\+shortlist"),
         (lambda path: None, "fast", r"unknown engine 'fast\+shortlist'"),
     ],
 )
 def test_what_does_not_fit_is_refused(saved: Path, spoil: Callable[[Path], None], engine: str, message: str) -> None:
     spoil(saved)
     with pytest.raises(InputError, match=message):
-        Translator.load(saved, engine=f"{engine}+shortlist")
+        load_translator(saved, engine=f"{engine}+shortlist")
 
 
 def other_words(path: Path) -> None:

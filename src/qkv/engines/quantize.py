@@ -12,9 +12,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.convert import digest
-from qkv.decoding.engine import Lean, Native, Search
-from qkv.decoding.int8 import Int8, Watched, has_kernel, quantised
-from qkv.decoding.lean import LeanTransformer, Product, is_standard
+from qkv.decoding.engine import Plain, Search
+from qkv.decoding.translator import longest_targets
+from qkv.engines.int8 import Calibration, Int8, has_kernel, quantised
+from qkv.engines.lean import LeanTransformer, Product, is_standard
+from qkv.engines.lean_engine import Lean
 from qkv.errors import InputError
 from qkv.files import write_with
 from qkv.folder import Loaded
@@ -37,7 +39,7 @@ def standard(model: Model) -> Transformer:
     if not isinstance(model, Transformer) or not is_standard(model):
         raise InputError(
             f"only a Transformer with scaled dot products and sinusoidal, learned or no positions can be quantised, "
-            f"and this is a {type(model).__name__} ({model.sizes()}); use --engine native"
+            f"and this is a {type(model).__name__} ({model.sizes()}); use --engine lean"
         )
     return model
 
@@ -46,8 +48,9 @@ def standard(model: Model) -> Transformer:
 def quantize(model: Model, sources: list[list[int]]) -> dict[str, Stored]:
     """All products of a model, their input's ranges as they are when these sentences are translated greedily."""
     kept: dict[str, Stored] = {}
-    watched, plain = Watched(), standard(model)
-    Lean(plain, LeanTransformer(plain, watched, eager=math.inf)).decode(sources, Search(beam=1))
+    watched, plain = Calibration(), standard(model)
+    limits = longest_targets(sources, plain.config.max_length)
+    Lean(plain, LeanTransformer(plain, watched, eager=math.inf)).decode(sources, limits, Search(beam=1))
 
     def store(name: str, weight: Tensor, bias: Tensor | None, activation: str) -> Product:
         values, scale = quantised(weight)
@@ -101,12 +104,12 @@ def load(folder: Path) -> dict[str, Stored]:
     return kept
 
 
-def open_int8(folder: Path, loaded: Loaded, device: str) -> Native:
+def open_int8(folder: Path, loaded: Loaded, device: str) -> Plain:
     """The engine of a model folder; in float32, and saying so, where there is no kernel for 8 bits."""
     if device != "cpu" or not has_kernel():
         print(f"there are no 8-bit kernels for {device} here: translating in float32", file=sys.stderr)
         model = standard(loaded.model)
-        return Lean(model) if device == "cpu" else Native(model)
+        return Lean(model) if device == "cpu" else Plain(model)
     return int8_engine(loaded.model, load(folder))
 
 

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-Work = Callable[[Any], Any]  # what JSON can hold, in and out
+from qkv.decoding.engine import Plain, Spread, Work
 
 
 def can_fork() -> bool:
@@ -43,7 +43,20 @@ def interrupts_wait() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-class Workers:
+@contextmanager
+def no_warning_of_forks() -> Iterator[None]:
+    """Within, `tokenizers` does not warn of every fork: workers use none. What was not in the environment leaves it."""
+    name = "TOKENIZERS_PARALLELISM"
+    is_new = name not in os.environ
+    os.environ.setdefault(name, "true")
+    try:
+        yield
+    finally:
+        if is_new:
+            os.environ.pop(name, None)
+
+
+class Processes:
     """`count` processes that do `work`, one piece at a time each, with one thread of torch.
 
     They are copies of this process as it is now: what is loaded later they do not know. They end with it, or with
@@ -53,18 +66,17 @@ class Workers:
 
     def __init__(self, work: Work, count: int) -> None:
         self.work = work
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # or it warns of every fork; workers use no tokenizer
         self.ends, self.ids = list[socket.socket](), list[int]()
-        self.close = weakref.finalize(self, dismiss, os.getpid(), self.ends, self.ids)  # at the latest when all ends
-        with interrupts_wait():
+        self.close = weakref.finalize(self, end_all, os.getpid(), self.ends, self.ids)  # at the latest when all ends
+        with interrupts_wait(), no_warning_of_forks():
             for _ in range(count):
-                self.hire()
+                self.fork()
         self.idle = SimpleQueue[socket.socket]()
         for end in self.ends:
             self.idle.put(end)
 
-    def hire(self) -> None:
-        """Fork one; this process keeps one end of a pair of sockets, the worker the other."""
+    def fork(self) -> None:
+        """Start one; this process keeps one end of a pair of sockets, the worker the other."""
         here, there = socket.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -115,11 +127,18 @@ def serve(end: socket.socket, work: Work) -> None:
             lines.flush()
 
 
-def dismiss(owner: int, ends: list[socket.socket], ids: list[int]) -> None:
-    """End the workers, wherever they are in their work; only for the process that hired them, not for its copies."""
+def end_all(owner: int, ends: list[socket.socket], ids: list[int]) -> None:
+    """End the workers, wherever they are in their work; only for the process that began them, not for its copies."""
     if os.getpid() == owner:
         for end, number in zip(ends, ids, strict=True):
             end.close()
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(number, signal.SIGKILL)
                 os.waitpid(number, 0)
+
+
+class SideBySide(Plain):
+    """The same searches, which several processes can do side by side on a CPU."""
+
+    def spread(self, work: Work, count: int) -> Spread | None:
+        return Processes(work, count) if can_fork() and next(self.model.parameters()).device.type == "cpu" else None

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from qkv.decoding import Search, greedy
-from qkv.decoding.engine import Lean, Native
+from qkv.decoding import Plain, Search, greedy
 from qkv.decoding.hypothesis import best
-from qkv.decoding.lean import LeanTransformer, Sentences, Table, is_standard, packed, padded
+from qkv.engines.lean import LeanEmbedding, LeanTransformer, Sentences, is_standard, packed, padded
+from qkv.engines.lean_engine import Lean
 from qkv.models import Recurrent, RecurrentConfig, Transformer, TransformerConfig
 
 Pad = Callable[[list[list[int]]], Tensor]
@@ -83,11 +83,12 @@ LEAN = LeanTransformer(MODEL)
 
 @pytest.mark.parametrize("beam", [1, 2, 5])
 def test_searches_find_the_same(model: Transformer, sources: list[list[int]], pad: Pad, beam: int) -> None:
-    plain, lean = Native(model), Lean(model)
+    plain, lean = Plain(model), Lean(model)
     given = [row[:-1] for row in sources]
+    limits = [len(row) + 50 for row in given]
     for ours, theirs in zip(
-        lean.decode(given, Search(beam=beam, n_best=beam)),
-        plain.decode(given, Search(beam=beam, n_best=beam)),
+        lean.decode(given, limits, Search(beam=beam, n_best=beam)),
+        plain.decode(given, limits, Search(beam=beam, n_best=beam)),
         strict=True,
     ):
         assert [h.tokens for h in ours] == [h.tokens for h in theirs]
@@ -179,8 +180,8 @@ def test_greedy_of_many_sentences_that_end_at_other_times(
 
 def test_two_threads_that_need_more_positions_at_once_both_get_the_right_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """While one looks for the positions that it lacks, another finds more of them: here in the middle of the first."""
-    table, ids = Table(MODEL.source.weight, MODEL.encoder), torch.full((1, 6), 5)
-    alone = Table(MODEL.source.weight, MODEL.encoder)(ids, 0)
+    table, ids = LeanEmbedding(MODEL.source.weight, MODEL.encoder), torch.full((1, 6), 5)
+    alone = LeanEmbedding(MODEL.source.weight, MODEL.encoder)(ids, 0)
     embed, others = table.position.embed, [ids]
 
     def interrupted(x: Tensor, at: Any) -> Tensor:
@@ -193,7 +194,7 @@ def test_two_threads_that_need_more_positions_at_once_both_get_the_right_ones(mo
     assert torch.equal(table(ids, 0), alone)
 
 
-def test_a_step_with_little_to_do_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_process_of_its_own_a_step_with_little_to_do_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is at least as fast; what has more to do keeps what there is, and afterwards all is as before."""
     model, seen = transformer(), []
     lean = LeanTransformer(model)
@@ -203,10 +204,12 @@ def test_a_step_with_little_to_do_has_one_thread(monkeypatch: pytest.MonkeyPatch
     engine, before = Lean(model, lean), torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        engine.decode([[5, 6]], Search(beam=1))
-        monkeypatch.setattr("qkv.decoding.engine.LITTLE", 10)
-        engine.decode([[5, 6]], Search(beam=1))
-        assert seen == [1, 3]
+        engine.decode([[5, 6]], [9], Search(beam=1))
+        engine.sets_threads = True
+        engine.decode([[5, 6]], [9], Search(beam=1))
+        monkeypatch.setattr("qkv.engines.lean_engine.LITTLE", 10)
+        engine.decode([[5, 6]], [9], Search(beam=1))
+        assert seen == [3, 1, 3]
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)

@@ -1,22 +1,25 @@
 """A shortlist: the few target words that a source sentence may become, so that a step need not try the vocabulary."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.data import Rows, Shard
-from qkv.decoding.beams import Beams
-from qkv.decoding.engine import Lean, Search, padded
+from qkv.decoding.engine import Search, padded
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.lean import LeanTransformer, Sliced
+from qkv.decoding.lexicon import Cells, Ids, Lexicon, Shares
+from qkv.decoding.sampling import RowNumber
+from qkv.engines.beams import Beams
+from qkv.engines.lean import LeanTransformer, Sliced
+from qkv.engines.lean_engine import Lean
 from qkv.errors import InputError
 from qkv.files import write_with
 from qkv.models import Transformer
@@ -101,9 +104,13 @@ class Shortlisted(Lean):
         super().__init__(cast(Transformer, engine.model), self.lean)
         self.name = f"{engine.name}{WITH}"
 
-    def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
+    def decode(
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
+    ) -> list[list[Hypothesis]]:
         short = Short(self.lean, self.shortlist, padded(sources))
-        found = Lean(cast(Transformer, self.model), short).decode(sources, how, no_repeat)
+        lean = Lean(cast(Transformer, self.model), short)
+        lean.sets_threads = self.sets_threads
+        found = lean.decode(sources, limits, how, rows)
         return [[replace(one, tokens=short.ids[one.tokens].tolist()) for one in several] for several in found]
 
 
@@ -133,26 +140,13 @@ def make_shortlist(corpus: Rows, vocab_size: int, *, frequent: int = FREQUENT, e
     return Shortlist(*(torch.from_numpy(part.astype(np.int64)) for part in (common, starts, target)))
 
 
-Ids = NDArray[np.int64]
+def lexicon(corpus: Rows, vocab_size: int) -> tuple[Ids, Ids, Shares]:
+    """Source and target word of all that stand together in some pair, and t(target | source)."""
+    found = Lexicon.learn(partial(cells, corpus), vocab_size, ROUNDS)
+    return found.keys // vocab_size, found.keys % vocab_size, found.t
 
 
-def lexicon(corpus: Rows, vocab_size: int) -> tuple[Ids, Ids, NDArray[np.float64]]:
-    """Source and target word of all that stand together in some pair, and p(target | source) by model 1."""
-    keys = np.empty(0, np.int64)
-    for source, target, _ in cells(corpus):
-        keys = np.union1d(keys, source * vocab_size + target)
-    owner, p = keys // vocab_size, np.ones(len(keys))
-    for _ in range(ROUNDS):
-        counts = np.zeros(len(keys))
-        for source, target, place in cells(corpus):
-            where = np.searchsorted(keys, source * vocab_size + target)
-            share = p[where] / np.bincount(place, p[where])[place]  # of a target word: which source word it comes from
-            counts += np.bincount(where, share, len(keys))
-        p = counts / np.bincount(owner, counts)[owner]
-    return owner, keys % vocab_size, p
-
-
-def cells(corpus: Rows) -> Iterator[tuple[Ids, Ids, Ids]]:
+def cells(corpus: Rows) -> Iterator[Cells]:
     """Each source word of each pair (its end too) with each target word: their ids, and the number of the latter.
 
     They come some at a time, so that memory stays flat; the numbers count from 0 each time.
@@ -176,7 +170,7 @@ def without_specials(shard: Shard) -> Shard:
     return Shard(shard.ids, shard.starts + np.array([0, 1]), shard.lengths - np.array([1, 2]))
 
 
-def of_pairs(shard: Shard, rows: Ids, sizes: Ids) -> tuple[Ids, Ids, Ids]:
+def of_pairs(shard: Shard, rows: Ids, sizes: Ids) -> Cells:
     pair = rows.repeat(sizes)
     inside = np.arange(len(pair)) - (sizes.cumsum() - sizes).repeat(sizes)
     width = shard.lengths[pair, 0] + 1

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qkv.decoding.engine import Native, Search, padded
-from qkv.decoding.hypothesis import NEVER, Hypothesis, length_penalty
+from qkv.decoding.constraints import NEVER
+from qkv.decoding.engine import Plain, Search, padded
+from qkv.decoding.hypothesis import Hypothesis, length_penalty
+from qkv.decoding.translator import longest_targets
 from qkv.models import Model
 from qkv.text.tokenizer import BOS, EOS
 
@@ -47,7 +49,8 @@ class Agreement:
 
 def agreement(model: Model, sources: list[list[int]], theirs: Decode, how: Search) -> Agreement:
     """Compare `theirs` with our own search on these sources; those that ours had to cut short are left out."""
-    ours = [some[0] for some in Native(model).decode(sources, how)]
+    limits = longest_targets(sources, model.config.max_length)
+    ours = [some[0] for some in Plain(model).decode(sources, limits, how)]
     whole = [i for i, hypothesis in enumerate(ours) if hypothesis.ended]
     found = theirs([sources[i] for i in whole], how) if whole else []
     pairs = [(sources[i], ours[i], tokens) for i, tokens in zip(whole, found, strict=True)]

@@ -1,15 +1,18 @@
 """CTranslate2 as an engine: the same searches in C++, on a CTranslate2 folder inside the model folder."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from qkv.convert import digest, exporting, mark, need
-from qkv.decoding.engine import Native, Search, longest_targets
+from qkv.decoding.engine import Plain, Search, Spread, Work
 from qkv.decoding.hypothesis import Hypothesis, length_penalty
+from qkv.decoding.sampling import RowNumber
 from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.models import Model
@@ -49,7 +52,7 @@ class CTranslate2:
             reason = str(error).splitlines()[0]
             raise InputError(f"CTranslate2 cannot open {folder} ({reason}); delete it, and it is made anew") from None
         self.name = "ctranslate2" if compute == "default" else f"ctranslate2-{compute}"
-        self.native, self.max_length = Native(model), model.config.max_length
+        self.plain = Plain(model)
         self.words = tokenizer.vocabulary()
         self.ids = {word: number for number, word in enumerate(self.words)}
 
@@ -59,16 +62,26 @@ class CTranslate2:
         with prepared(path, loaded) as folder:
             return cls(folder, loaded.model, loaded.tokenizer, device, compute)
 
-    def decode(self, sources: list[list[int]], how: Search, no_repeat: int = 0) -> list[list[Hypothesis]]:
-        if no_repeat or how.sampling or how.alpha < 0:
-            return self.native.decode(sources, how, no_repeat)
-        limits = longest_targets(sources, self.max_length)
+    def decode(
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
+    ) -> list[list[Hypothesis]]:
+        if how.no_repeat or how.sampling or how.alpha < 0 or how.ends != "forced":
+            return self.plain.decode(sources, limits, how, rows)
         found = self.searched(sources, how, max(limits))
         late = [i for i, some in enumerate(found) if max(len(h.tokens) for h in some) + 1 >= limits[i]]
-        again = self.native.decode([sources[i] for i in late], how) if late else []
+        again = self.plain.decode([sources[i] for i in late], [limits[i] for i in late], how) if late else []
         for i, some in zip(late, again, strict=True):
             found[i] = some
         return [sorted(some, key=lambda h: -h.score)[: how.n_best] for some in found]
+
+    def spread(self, work: Work, count: int) -> Spread:
+        """In threads: CTranslate2 leaves Python's interpreter alone while it works."""
+
+        def side_by_side(pieces: Sequence[Any]) -> list[Any]:
+            with ThreadPoolExecutor(count) as pool:
+                return list(pool.map(work, pieces))
+
+        return side_by_side
 
     def searched(self, sources: list[list[int]], how: Search, limit: int) -> list[list[Hypothesis]]:
         """The best `beam` that ended, by log p."""

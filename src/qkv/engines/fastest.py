@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from qkv.decoding.engine import Engine, Search, threads
+from qkv.decoding.engine import Engine, Search
+from qkv.decoding.translator import longest_targets
 from qkv.errors import InputError
 from qkv.files import write_json
 from qkv.folder import Loaded
@@ -41,20 +42,20 @@ def fastest(path: Path, loaded: Loaded, candidates: dict[str, Open]) -> Engine:
         except InputError as error:
             print(f"engine {name} is left out: {error}", file=sys.stderr)
             continue
-        with threads(1):
-            speeds[name] = max(speed(engines[name], sources) for _ in range(ROUNDS))
+        limits = longest_targets(sources, loaded.model.config.max_length)
+        speeds[name] = max(speed(engines[name], sources, limits) for _ in range(ROUNDS))
     best = max(speeds, key=lambda name: speeds[name])
-    told = ", ".join(f"{name} {value:,.0f}" for name, value in sorted(speeds.items(), key=lambda item: -item[1]))
-    print(f"engine {best} is the fastest here (tokens/s of one core: {told})", file=sys.stderr)
+    said = ", ".join(f"{name} {value:,.0f}" for name, value in sorted(speeds.items(), key=lambda item: -item[1]))
+    print(f"engine {best} is the fastest here (tokens/s: {said})", file=sys.stderr)
     with suppress(OSError):  # a folder that cannot be written to is measured each time
         write_json(path / FILE, {**about, "engine": best, "tokens_per_second": speeds})
     return engines[best]
 
 
-def speed(engine: Engine, sources: list[list[int]]) -> float:
+def speed(engine: Engine, sources: list[list[int]], limits: list[int]) -> float:
     """Target tokens a second in beam search."""
     began = time.perf_counter()
-    found = engine.decode(sources, Search())
+    found = engine.decode(sources, limits, Search())
     return sum(len(some[0].tokens) + 1 for some in found) / (time.perf_counter() - began)
 
 

@@ -1,18 +1,18 @@
 """The Transformer as decoding runs it: the same numbers as `models.Transformer`, with less work for each token."""
 
 import copy
-import warnings
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention import MultiHead, Soft, padding
-from qkv.decoding.beams import Beams, look
+from qkv.engines.beams import Beams, look
 from qkv.layers import ACTIVATIONS, Block, Stack
-from qkv.models import Model, Transformer
+from qkv.models import GPT2, Model, Transformer
 from qkv.positions import Places, Position
 from qkv.text.tokenizer import BOS, PAD
 
@@ -40,7 +40,7 @@ class Dense(nn.Module):
 
     def __init__(self, name: str, weight: Tensor, bias: Tensor | None, activation: str) -> None:
         super().__init__()
-        self.weight, self.bias, self.activation = weight, bias, ACTIVATIONS.get(activation, as_it_is)
+        self.weight, self.bias, self.activation = weight, bias, COMPILED.get(activation, as_it_is)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.activation(F.linear(x, self.weight, self.bias))
@@ -53,11 +53,19 @@ def as_it_is(x: Tensor) -> Tensor:
     return x
 
 
+def gelu_tanh(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+COMPILED = ACTIVATIONS | {"gelu_tanh": gelu_tanh}  # TorchScript knows no partial functions
+
+
 def is_standard(model: Model) -> bool:
-    """Whether a model is what this file computes: scaled dot products, and positions that touch embeddings alone."""
-    if not isinstance(model, Transformer):
+    """Whether a model has a lean form: scaled dot products, and positions that touch embeddings alone."""
+    if not isinstance(model, Transformer | GPT2):
         return False
-    positions = [type(position) for stack in (model.encoder, model.decoder) for position in stack.positions]
+    stacks = [module for module in model.modules() if isinstance(module, Stack)]
+    positions = [type(position) for stack in stacks for position in stack.positions]
     hooks = ("rotate", "score", "value")
     attentions = [module.attend for module in model.modules() if isinstance(module, MultiHead)]
     return all(getattr(kind, hook) is getattr(Position, hook) for kind in positions for hook in hooks) and all(
@@ -78,6 +86,14 @@ class LeanBlock(nn.Module):
         self.expand = joined(f"{name}.expand", make, block.feed_forward.expand, activation=activation)
         self.contract = joined(f"{name}.contract", make, block.feed_forward.contract)
         self.feed_forward_norm = normalised(block.feed_forward_residual.norm)
+
+    def look_back(self, x: Tensor, cache: Tensor, used: int, width: int, mask: Tensor | None, is_few: bool) -> Tensor:
+        """Self-attention of the last token of each hypothesis (n * W, D), see `Beams`; k and v go into the cache."""
+        qkv = self.qkv(self.norm(x) if self.is_pre else x).view(-1, width, 3, self.heads, cache.size(4))
+        cache.narrow(3, used, width).copy_(qkv.narrow(2, 1, 2).permute(2, 0, 3, 1, 4))
+        past = cache.narrow(3, 0, used + width)
+        x = x + self.output(look(qkv.select(2, 0), past[0], past[1], mask, is_few))
+        return x if self.is_pre else self.norm(x)
 
     def fed_forward(self, x: Tensor) -> Tensor:
         if self.is_pre:
@@ -107,18 +123,14 @@ class DecoderBlock(LeanBlock):
         self, x: Tensor, cache: Tensor, used: int, width: int, mask: Tensor | None,
         memory: Tensor, memory_mask: Tensor | None, is_few: bool,
     ) -> Tensor:  # fmt: skip
-        """The last token of each hypothesis (n * W, D); see `Beams`. Keys and values go into the cache."""
-        qkv = self.qkv(self.norm(x) if self.is_pre else x).view(-1, width, 3, self.heads, cache.size(4))
-        cache.narrow(3, used, width).copy_(qkv.narrow(2, 1, 2).permute(2, 0, 3, 1, 4))
-        past = cache.narrow(3, 0, used + width)
-        x = x + self.output(look(qkv.select(2, 0), past[0], past[1], mask, is_few))
-        x = x if self.is_pre else self.norm(x)
+        """The last token of each hypothesis (n * W, D)."""
+        x = self.look_back(x, cache, used, width, mask, is_few)
         q = self.memory_query(self.memory_norm(x) if self.is_pre else x).view(-1, width, self.heads, cache.size(4))
         x = x + self.memory_output(look(q, memory[0], memory[1], memory_mask, is_few))
         return self.fed_forward(x if self.is_pre else self.memory_norm(x))
 
 
-class Encoder(nn.Module):
+class LeanEncoder(nn.Module):
     """All blocks, after another: one call into compiled code."""
 
     def __init__(self, blocks: list[EncoderBlock]) -> None:
@@ -131,7 +143,7 @@ class Encoder(nn.Module):
         return x
 
 
-class Decoder(nn.Module):
+class LeanDecoder(nn.Module):
     """All blocks, after another, for one step."""
 
     def __init__(self, blocks: list[DecoderBlock]) -> None:
@@ -178,11 +190,12 @@ class LeanTransformer:
 
     def __init__(self, model: Transformer, make: Make = Dense, eager: float = EAGER) -> None:
         self.config, self.heads, self.layers = model.config, model.config.n_heads, model.config.decoder_layers
-        self.source, self.target = Table(model.source.weight, model.encoder), Table(model.target.weight, model.decoder)
+        self.source = LeanEmbedding(model.source.weight, model.encoder)
+        self.target = LeanEmbedding(model.target.weight, model.decoder)
         activation = model.config.activation
         encoder, decoder = named("encoder", model.encoder), named("decoder", model.decoder)
-        self.encoder: nn.Module = Encoder([EncoderBlock(*part, make, activation) for part in encoder])
-        self.decoder: nn.Module = Decoder([DecoderBlock(*part, make, activation) for part in decoder])
+        self.encoder: nn.Module = LeanEncoder([EncoderBlock(*part, make, activation) for part in encoder])
+        self.decoder: nn.Module = LeanDecoder([DecoderBlock(*part, make, activation) for part in decoder])
         self.eager = eager
         attentions = [cast(Block, block).memory_attention for block in model.decoder.blocks]
         memories = [linear for attention in attentions for linear in (attention.key, attention.value)]
@@ -192,7 +205,7 @@ class LeanTransformer:
     def compile(self) -> None:
         """From now on without Python between the operations of all blocks: TorchScript, which runs the same kernels."""
         self.eager = 0
-        with warnings.catch_warnings(action="ignore"):  # that it will once be no more
+        with suppress(DeprecationWarning):  # where such warnings are errors, all stays as it is
             self.encoder, self.decoder = torch.jit.script(self.encoder), torch.jit.script(self.decoder)
 
     def start(self, given: Tensor) -> tuple[Tensor, Beams]:
@@ -222,7 +235,7 @@ class LeanTransformer:
         return seen.restored(self.target.norm(x))
 
 
-class Table:
+class LeanEmbedding:
     """Embeddings with their positions, and the last norm of the stack they go into."""
 
     def __init__(self, weight: Tensor, stack: Stack) -> None:
@@ -256,17 +269,21 @@ def bias_of(module: Any) -> Tensor | None:
     return None if module.bias is None else module.bias.detach()
 
 
-def scaled(query: nn.Linear, heads: int) -> nn.Linear:
+class Affine(NamedTuple):
+    """The weight and the bias of a projection."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+def scaled(query: nn.Linear, heads: int) -> Affine:
     """The same projection with 1 / sqrt(d_k) inside."""
     factor = (query.out_features // heads) ** -0.5
-    made = nn.Linear(query.in_features, query.out_features, bias=query.bias is not None)
-    made.weight.data = query.weight.detach() * factor
-    if query.bias is not None:
-        made.bias.data = query.bias.detach() * factor
-    return made
+    bias = bias_of(query)
+    return Affine(query.weight.detach() * factor, None if bias is None else bias * factor)
 
 
-def joined(name: str, make: Make, *linears: nn.Linear, activation: str = "") -> Product:
+def joined(name: str, make: Make, *linears: nn.Linear | Affine, activation: str = "") -> Product:
     """One product for several projections of the same x."""
     biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
     weight = torch.cat([linear.weight.detach() for linear in linears])

@@ -7,8 +7,7 @@ from threading import Lock
 import torch
 from torch import Tensor, nn
 
-from qkv.decoding.lean import Dense, Product, as_it_is
-from qkv.layers import ACTIVATIONS
+from qkv.engines.lean import COMPILED, Dense, Product, as_it_is
 
 PACKING = Lock()  # one thread at a time
 LEVELS = 127  # of a weight on each side of 0
@@ -45,7 +44,7 @@ class Int8(nn.Module):
         low, high, levels = min(low, 0.0), max(high, 0.0), input_levels() - 1
         self.scale = max((high - low) / levels, 1e-8)
         self.zero = min(max(round(-low / self.scale), 0), levels)
-        # The library to pack for is a setting of the process; and that such tensors will once be no more, nobody asked.
+        # The library to pack for is a setting of the process; and that such tensors are deprecated, nobody asked.
         with PACKING, warnings.catch_warnings(action="ignore"):
             packed = torch._make_per_channel_quantized_tensor(
                 values, scale.double(), torch.zeros(len(scale), dtype=torch.long), 0
@@ -54,7 +53,7 @@ class Int8(nn.Module):
             self.packed = torch.ops.quantized.linear_prepack(packed, bias)
             torch.backends.quantized.engine = before
         self.is_relu = activation == "relu"
-        self.activation = ACTIVATIONS.get("" if self.is_relu else activation, as_it_is)
+        self.activation = COMPILED.get("" if self.is_relu else activation, as_it_is)
 
     def forward(self, x: Tensor) -> Tensor:
         ops = torch.ops.quantized
@@ -73,7 +72,7 @@ class Int8(nn.Module):
 
 
 @dataclass
-class Watched:
+class Calibration:
     """Makes products that compute in float32 and keep the range of what they are given."""
 
     low: dict[str, float] = field(default_factory=dict)

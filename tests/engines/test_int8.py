@@ -1,21 +1,20 @@
 """8-bit products and engines: near float32, the same whatever the neighbours, refused where they cannot be."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from qkv import folder
-from qkv.decoding import Search, Translator
-from qkv.decoding.engine import Lean, Native, threads
-from qkv.decoding.engines import open_engine
-from qkv.decoding.fastest import fastest
-from qkv.decoding.int8 import Int8, Watched, has_kernel, input_levels, quantised
-from qkv.decoding.quantize import FILE, int8_engine, load, open_int8, quantize, save, tokens_agree
+from qkv.decoding import Plain, Search
+from qkv.engines import open_engine
+from qkv.engines.int8 import Calibration, Int8, has_kernel, input_levels, quantised
+from qkv.engines.lean_engine import Lean
+from qkv.engines.quantize import FILE, int8_engine, load, open_int8, quantize, save, tokens_agree
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig
+from qkv.opening import load_translator
 from qkv.text.tokenizer import Tokenizer
 
 TEXTS = ["two dogs play in the snow", "a man rides a red bicycle", "zwei Hunde spielen im Schnee", "ein Mann fährt"]
@@ -64,7 +63,7 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
 
 
 def test_ranges_are_those_seen() -> None:
-    watched = Watched()
+    watched = Calibration()
     product = watched("p", torch.eye(2), None, "")
     for row in ([1.0, -3.0], [5.0, 0.0], [2.0, -1.0]):
         assert torch.equal(product(torch.tensor([row])), torch.tensor([row]))
@@ -75,9 +74,8 @@ def test_an_engine_of_a_trained_model_translates_alike(model: Transformer, sourc
     given = [row[:-1] for row in sources]
     engine = int8_engine(model, quantize(model, given))
     for beam in (1, 4):
-        ours, exact = (
-            [some[0].tokens for some in one.decode(given, Search(beam=beam))] for one in (engine, Lean(model))
-        )
+        limits, how = [len(row) + 50 for row in given], Search(beam=beam)
+        ours, exact = ([some[0].tokens for some in one.decode(given, limits, how)] for one in (engine, Lean(model)))
         assert tokens_agree(ours, exact) > 0.85  # the model is half trained: many choices are near
     assert engine.name == "int8"
 
@@ -100,7 +98,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def test_a_folder_keeps_it(saved: Path) -> None:
-    translator = Translator.load(saved, engine="int8")
+    translator = load_translator(saved, engine="int8")
     assert translator.engine.name == "int8"
     made = int8_engine(translator.model, quantize(translator.model, [translator.tokenizer.encode(t) for t in TEXTS]))
     read = [line.text for line in translator.translate(TEXTS, beam=3)]
@@ -125,29 +123,15 @@ def test_eight_bits_need_a_quarter(saved: Path) -> None:
 def test_a_file_that_does_not_fit_is_refused(saved: Path, spoil: object, message: str) -> None:
     spoil(saved)  # type: ignore[operator]
     with pytest.raises(InputError, match=message):
-        Translator.load(saved, engine="int8")
+        load_translator(saved, engine="int8")
 
 
 def test_another_device_has_no_form_for_cpus(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loaded = folder.load(saved)
-    assert type(open_int8(saved, loaded, "cuda")) is Native
+    assert type(open_int8(saved, loaded, "cuda")) is Plain
     assert capsys.readouterr().err == "there are no 8-bit kernels for cuda here: translating in float32\n"
-    with pytest.raises(InputError, match=r"has no shortlist; use native\+shortlist or .* on a CPU"):
+    with pytest.raises(InputError, match=r"has no shortlist; use lean\+shortlist or .* on a CPU"):
         open_engine("int8+shortlist", saved, loaded, "cuda")
-
-
-def test_the_fastest_is_found_on_one_core(saved: Path) -> None:
-    loaded, seen = folder.load(saved), []
-
-    class Counted(Native):
-        def decode(self, *given: Any) -> Any:
-            seen.append(torch.get_num_threads())
-            return super().decode(*given)
-
-    with threads(2):
-        fastest(saved, loaded, {"native": lambda: Counted(loaded.model)})
-        assert torch.get_num_threads() == 2
-    assert set(seen) == {1}
 
 
 def other_weights(path: Path) -> None:

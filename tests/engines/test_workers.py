@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from qkv import record_attention
-from qkv.decoding import Search, Translator
-from qkv.decoding.engine import Lean
-from qkv.decoding.translator import CELLS, by_length
-from qkv.decoding.workers import Workers, can_fork
+from qkv.decoding import Search, Searcher, Translator
+from qkv.decoding.searcher import CELLS, Searched, Wanted, by_length
+from qkv.engines.lean_engine import Lean
+from qkv.engines.workers import Processes, can_fork
 from qkv.models import Transformer
 from qkv.text.tokenizer import Tokenizer
 
@@ -36,7 +36,7 @@ def ended(number: int) -> bool:
 
 
 def test_results_come_in_order_and_from_others() -> None:
-    workers = Workers(squared_by, 3)
+    workers = Processes(squared_by, 3)
     found = workers(range(50))
     assert [value for value, _ in found] == [number * number for number in range(50)]
     assert {who for _, who in found} <= set(workers.ids)
@@ -45,7 +45,7 @@ def test_results_come_in_order_and_from_others() -> None:
 
 
 def test_work_of_a_worker_that_was_killed_is_done_here() -> None:
-    workers = Workers(squared_by, 2)
+    workers = Processes(squared_by, 2)
     workers(range(4))
     os.kill(workers.ids[0], signal.SIGKILL)
     found = workers(range(30))
@@ -55,7 +55,7 @@ def test_work_of_a_worker_that_was_killed_is_done_here() -> None:
 
 
 def test_an_error_shows_itself_here_and_the_worker_goes_on() -> None:
-    workers = Workers(squared_by, 1)
+    workers = Processes(squared_by, 1)
     with pytest.raises(ValueError, match="-3 is below 0"):
         workers([1, -3, 2])
     assert workers([5]) == [[25, workers.ids[0]]]
@@ -63,7 +63,7 @@ def test_an_error_shows_itself_here_and_the_worker_goes_on() -> None:
 
 
 def test_workers_end_with_the_one_they_work_for() -> None:
-    workers = Workers(squared_by, 2)
+    workers = Processes(squared_by, 2)
     ids = list(workers.ids)
     workers([1])
     assert not any(ended(number) for number in ids)
@@ -77,7 +77,7 @@ def test_workers_end_with_a_process_that_was_killed() -> None:
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        workers = Workers(squared_by, 3)
+        workers = Processes(squared_by, 3)
         os.write(writing, " ".join(map(str, workers.ids)).encode())
         signal.pause()
     ids = [int(number) for number in os.read(reading, 1000).split()]
@@ -94,21 +94,23 @@ def test_workers_end_with_a_process_that_was_killed() -> None:
 @pytest.fixture
 def translator(model: Transformer) -> Translator:
     tokenizer = Tokenizer.train(["the cat sat on the mat"], vocab_size=300)
-    made = Translator(model, tokenizer, {}, Lean(model))
-    made.workers = 3
-    return made
+    return Translator(model, tokenizer, {}, Lean(model), workers=3)
+
+
+def search(searcher: Searcher, sources: list[list[int]], how: Search) -> list[Searched]:
+    return searcher.search(sources, [len(row) + 50 for row in sources], how)
 
 
 @pytest.mark.parametrize("how", [Search(beam=1), Search(beam=4, n_best=3), Search(sampling=True, seed=5)], ids=str)
 def test_what_workers_find_is_what_is_found_here(translator: Translator, sources: list[list[int]], how: Search) -> None:
     """Tokens, scores to the last bit, ends and loops."""
-    many = [row[:-1] for row in sources] * 4
-    batches = by_length([len(row) + 1 for row in many], CELLS // how.beam, translator.workers)
+    many, searcher = [row[:-1] for row in sources] * 4, translator.searcher
+    batches = by_length([len(row) + 1 for row in many], CELLS // how.beam, searcher.workers)
     assert len(batches) > 3
-    found = translator.search(many, how)
-    assert translator.crew is not None
+    found = search(searcher, many, how)
+    assert isinstance(searcher.open_workers(), Processes)
     for batch in batches:
-        expected = translator.decode([many[i] for i in batch], how)
+        expected = searcher.decode([Wanted(many[i], len(many[i]) + 50, (i,)) for i in batch], how)
         assert [found[i] for i in batch] == expected
 
 
@@ -117,8 +119,15 @@ def test_attention_is_recorded_where_several_batches_are_decoded(
 ) -> None:
     """Hooks are in this process, so the model is searched with here, whatever workers there are."""
     many = [row[:-1] for row in sources] * 4
-    expected = translator.search(many, Search(beam=1))
+    expected = search(translator.searcher, many, Search(beam=1))
     with record_attention(translator) as maps:
-        found = translator.search(many, Search(beam=1))
+        found = search(translator.searcher, many, Search(beam=1))
     assert [one.hypotheses[0].tokens for one in found] == [one.hypotheses[0].tokens for one in expected]
     assert maps
+
+
+def test_no_process_is_begun_that_nobody_asked_for(model: Transformer, sources: list[list[int]]) -> None:
+    searcher, many = Searcher(Lean(model)), [row[:-1] for row in sources] * 40
+    assert len(by_length([len(row) + 1 for row in many], CELLS)) > 1
+    search(searcher, many, Search(beam=1))
+    assert searcher.opened is None

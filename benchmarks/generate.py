@@ -1,0 +1,124 @@
+"""Speed of writing: qkv's GPT-2 beside transformers' generate, with the same weights, in one run.
+
+    python benchmarks/generate.py --preset small --rounds 5
+
+Everybody goes on greedily from the same prompts of 8 to 24 tokens, by 64 tokens each, with keys and values kept, by
+turns; prompts are padded on the left. Figures are medians over rounds of one request, on one thread unless `--threads`
+says otherwise. "Equal tokens" is the share that stands where transformers has it.
+"""
+
+import argparse
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from figures import by_turns, show, spread, table, times_as_fast
+from machine import facts
+from qkv.convert.families import gpt2
+from qkv.decoding import Plain, Search
+from qkv.engines.lean_engine import Lean
+from qkv.engines.quantize import tokens_agree
+from qkv.models import GPT2
+from qkv.text.tokenizer import PAD, UNK
+
+SIZES = {  # transformers' names
+    "tiny": {"n_layer": 4, "n_embd": 128, "n_head": 4, "vocab_size": 2000},
+    "small": {"n_layer": 6, "n_embd": 256, "n_head": 4, "vocab_size": 8000},
+    "base": {"n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257},
+}
+TOKENS, SHORTEST, LONGEST, CONTEXT = 64, 8, 24, 256
+Texts = list[list[int]]
+
+
+@torch.no_grad()
+def models(preset: str) -> tuple[GPT2, Any]:
+    """One set of random weights in both, large enough for clear choices; special tokens are worth nothing."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    c = GPT2Config(**SIZES[preset], n_positions=CONTEXT, initializer_range=0.1)
+    torch.manual_seed(1)
+    theirs = GPT2LMHeadModel(c).eval()
+    theirs.transformer.wte.weight[: UNK + 1] = 0
+    own = GPT2(gpt2.config(c.to_dict())).eval()
+    own.load_state_dict(gpt2.weights(theirs.state_dict()), strict=False)  # the output's table is that of the tokens
+    return own, theirs
+
+
+def prompts(count: int, vocabulary: int) -> Texts:
+    rng = torch.Generator().manual_seed(count)
+    lengths = torch.linspace(LONGEST, SHORTEST, count).long().tolist()
+    return [torch.randint(UNK + 1, vocabulary, (length,), generator=rng).tolist() for length in lengths]
+
+
+def by_qkv(engine: Plain, given: Texts) -> Texts:
+    found = engine.decode(given, [TOKENS] * len(given), Search(beam=1, ends="never"))
+    return [some[0].tokens for some in found]
+
+
+@torch.inference_mode()
+def by_transformers(model: Any, how: Any, given: Tensor) -> Texts:
+    found = model.generate(given, attention_mask=(given != PAD).long(), generation_config=how)
+    texts: Texts = found[:, given.size(1) :].tolist()
+    return texts
+
+
+def race(own: GPT2, theirs: Any, count: int, rounds: int) -> list[dict[str, Any]]:
+    from transformers import GenerationConfig
+
+    given, lean, plain = prompts(count, own.config.vocab_size), Lean(own), Plain(own)
+    lean.compile()
+    how = GenerationConfig(max_new_tokens=TOKENS, do_sample=False, use_cache=True, pad_token_id=PAD, eos_token_id=None)
+    runs = {
+        "transformers": partial(by_transformers, theirs, how, plain.given(given)),
+        "qkv lean": partial(by_qkv, lean, given),
+        "qkv plain": partial(by_qkv, plain, given),
+    }
+    texts = {name: run() for name, run in runs.items()}  # which warms up, too
+    seconds = by_turns(runs, rounds)
+    return [
+        {
+            "prompts": count, "who": name, "ms": 1000 * median(taken), "spread": spread(taken),
+            "tokens_per_second": count * TOKENS / median(taken),
+            "as_fast": times_as_fast(taken, seconds["transformers"]),
+            "equal_tokens": tokens_agree(texts[name], texts["transformers"]),
+        }
+        for name, taken in seconds.items()
+    ]  # fmt: skip
+
+
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    torch.set_num_threads(asked.threads)
+    own, theirs = models(asked.preset)
+    rows = [row for count in asked.prompts for row in race(own, theirs, count, asked.rounds)]
+    about = {"preset": asked.preset, "machine": facts(), "threads": asked.threads, "rounds": asked.rounds}
+    return {**about, "tokens": TOKENS, "rows": rows}
+
+
+def tell(found: dict[str, Any]) -> None:
+    print(f"\n### {found['preset']}, writing after prompts\n\n{found['tokens']} tokens a prompt, greedy, ", end="")
+    print(f"{found['rounds']} rounds, threads: {found['threads']}; {found['machine']}\n")
+    head = ["prompts", "who", "ms a request", "spread", "tokens/s", "to transformers", "equal tokens"]
+    rows = [
+        [str(row["prompts"]), row["who"], f"{row['ms']:,.0f}", f"{row['spread']:.0%}",
+         f"{row['tokens_per_second']:,.0f}", f"{row['as_fast']:.2f}x", f"{row['equal_tokens']:.0%}"]
+        for row in found["rows"]
+    ]  # fmt: skip
+    print(table(head, rows))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Speed of writing beside transformers.")
+    parser.add_argument("--preset", choices=SIZES, default="small")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--prompts", type=int, nargs="+", default=[1, 32])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    asked = parser.parse_args()
+    show(measure(asked), tell, as_json=asked.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""A generator: a language model, loaded, that goes on from a text."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qkv.config import check_keys
+from qkv.decoding.engine import Plain, Search
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.searcher import Searcher, by_length
+from qkv.decoding.translator import Scored
+from qkv.errors import InputError
+from qkv.evaluation.perplexity import Likelihood, ScoredWindow, windows
+from qkv.models import Model
+from qkv.text.tokenizer import EOS, PAD, Tokenizer
+
+DRAWS = ("temperature", "top_k", "top_p")  # each of them asks for sampling
+HALF = "\ufffd"  # what the bytes of a character are read as that is not complete
+CELLS = 2**12  # tokens whose probabilities are computed at a time
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What a model wrote after a prompt. As a str it is the whole text: the prompt and what follows."""
+
+    prompt: str
+    continuation: str
+    score: float  # log p of what was written; of a beam, divided by the length penalty
+    tokens: int  # that were written
+    alternatives: list[Scored] = field(default_factory=list)  # the n best continuations, this one first
+    ended: bool = False  # the model ended the text by itself
+    slid: bool = False  # the text outgrew the context, so that the model forgot its beginning
+
+    @property
+    def text(self) -> str:
+        return self.prompt + self.continuation
+
+    def __str__(self) -> str:
+        return self.text
+
+    def remarks(self) -> list[str]:
+        """What a person should know about this text."""
+        return ["is longer than the model's context: while it was written, its beginning was forgotten"] * self.slid
+
+
+class TextStream(Iterator[str]):
+    """The pieces of a continuation as they are written, never half a character; then `generated` is all of it."""
+
+    def __init__(self, generator: "Generator", prompt: str, limit: int, search: Search) -> None:
+        self.generator, self.prompt, self.limit, self.search = generator, prompt, limit, search
+        self.generated: Generated | None = None
+        self.pieces = self.write()
+
+    def __next__(self) -> str:
+        return next(self.pieces)
+
+    def write(self) -> Iterator[str]:
+        generator, ids, said = self.generator, self.generator.ids(self.prompt), ""
+        written: list[int] = []
+        for step in generator.engine.stream(ids, self.limit, self.search):
+            if step.done:
+                self.generated = generator.generated(self.prompt, ids, [step.done[0]])
+                break
+            written.append(int(step.tokens))
+            if not (text := generator.continuation(ids, written)).endswith(HALF):
+                yield after(said, text)
+                said = text
+        if self.generated:
+            yield after(said, self.generated.continuation)
+
+
+def after(said: str, text: str) -> str:
+    """What a text has after what was said of it; bytes that are no text may have spoiled the end of that."""
+    if text.startswith(said):
+        return text[len(said) :]
+    return text[next(i for i, letter in enumerate(said) if text[i : i + 1] != letter) :]
+
+
+class Generator:
+    """`qkv.load(folder).generate(texts)`; a text is the same whatever others are generated beside it."""
+
+    def __init__(
+        self,
+        model: Model,
+        tokenizer: Tokenizer,
+        about: dict[str, object],
+        engine: Plain | None = None,
+        *,
+        workers: int = 1,
+    ) -> None:
+        """`workers`: so many batches are decoded side by side, in processes of their own where the engine can."""
+        self.model, self.tokenizer, self.about = model.eval(), tokenizer, about
+        self.searcher = Searcher(engine or Plain(model), workers=workers)
+        self.folder: Path | None = None  # where it was loaded from
+        self.context: int = model.config.max_length
+
+    @property
+    def engine(self) -> Plain:
+        engine: Plain = self.searcher.engine  # type: ignore[assignment]
+        return engine
+
+    @engine.setter
+    def engine(self, engine: Plain) -> None:
+        self.searcher.engine = engine
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    @overload
+    def generate(
+        self, texts: str, *, tokens: int = 60, stop: bool = True, workers: int | None = None, **how: Any
+    ) -> Generated: ...
+    @overload
+    def generate(
+        self, texts: Sequence[str], *, tokens: int = 60, stop: bool = True, workers: int | None = None, **how: Any
+    ) -> list[Generated]: ...
+    def generate(
+        self, texts: str | Sequence[str], *, tokens: int = 60, stop: bool = True, workers: int | None = None, **how: Any
+    ) -> Generated | list[Generated]:
+        """Go on from a text, or from each of several, by at most `tokens` tokens.
+
+        `how` are the fields of Search. Greedy unless asked otherwise: a temperature, top_k or top_p asks for draws, a
+        beam for a beam search. With stop=False, the model may not end a text. An empty text begins a new one.
+        """
+        prompts, search = [texts] if isinstance(texts, str) else list(texts), search_for(tokens, stop, how)
+        given, limits = [self.ids(prompt) for prompt in prompts], [tokens] * len(prompts)
+        sizes = [len(ids) + tokens for ids in given]
+        found = self.searcher.search(given, limits, search, sizes=sizes, workers=workers)
+        every = zip(prompts, given, found, strict=True)
+        done = [self.generated(prompt, ids, some.hypotheses) for prompt, ids, some in every]
+        return done[0] if isinstance(texts, str) else done
+
+    def stream(self, text: str, *, tokens: int = 60, stop: bool = True, **how: Any) -> TextStream:
+        """The same, piece by piece as it is written."""
+        search = search_for(tokens, stop, how)
+        if search.beam > 1 or search.n_best > 1:
+            raise InputError(
+                f"beam={search.beam} and n_best={search.n_best} give several texts at once, and a stream is one; "
+                "leave them out, or use generate"
+            )
+        return TextStream(self, text, tokens, search)
+
+    def ids(self, prompt: str) -> list[int]:
+        return self.tokenizer.encode(prompt) or [EOS]  # which stands before every text
+
+    def generated(self, prompt: str, ids: list[int], found: list[Hypothesis]) -> Generated:
+        ranked = [Scored(self.continuation(ids, one.tokens), one.score) for one in found]
+        best = found[0]
+        slid = (
+            len(ids) + len(best.tokens) - (not best.ended) > self.context
+        )  # the last token of one that is cut is not read
+        return Generated(prompt, ranked[0].text, best.score, len(best.tokens), ranked, best.ended, slid)
+
+    def continuation(self, ids: list[int], tokens: list[int]) -> str:
+        """The text of some tokens after others; a space between them is part of it."""
+        before, whole, alone = self.tokenizer.decode_batch([ids, ids + tokens, tokens])
+        return whole[len(before) :] if whole.startswith(before) else alone
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    @overload
+    def score(self, texts: str) -> Likelihood: ...  # type: ignore[overload-overlap]
+    @overload
+    def score(self, texts: Sequence[str]) -> list[Likelihood]: ...
+    def score(self, texts: str | Sequence[str]) -> Likelihood | list[Likelihood]:
+        """How probable the model finds a text, or each of several; what is longer than the context, in windows."""
+        several = [texts] if isinstance(texts, str) else list(texts)
+        rows = self.tokenizer.encode_batch(several)
+        if not all(rows):
+            raise InputError("an empty text has no probability to be measured; give texts of at least a character")
+        nats = self.nats(rows)
+        sizes = [(len(ids), len(text.split()), len(text)) for ids, text in zip(rows, several, strict=True)]
+        found = [Likelihood(total, *size) for total, size in zip(nats, sizes, strict=True)]
+        return found[0] if isinstance(texts, str) else found
+
+    @torch.inference_mode()
+    def nats(self, rows: list[list[int]]) -> list[float]:
+        """-log p of each row of tokens; the first is foretold from the end of the text before."""
+        parts = [(row, window) for row, ids in enumerate(rows) for window in windows(len(ids), self.context)]
+        totals, device = [0.0] * len(rows), next(self.model.parameters()).device
+        for batch in by_length([window.stop - window.start for _, window in parts], CELLS):
+            some = [parts[i] for i in batch]
+            read, asked = (
+                torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in side], batch_first=True).to(device)
+                for side in zip(*(self.shifted(rows[row], window) for row, window in some), strict=True)
+            )
+            for (row, _), loss in zip(some, self.losses(read, asked).sum(dim=1).tolist(), strict=True):
+                totals[row] += loss
+        return totals
+
+    def shifted(self, ids: list[int], window: ScoredWindow) -> tuple[list[int], list[int]]:
+        """What is read, and what should follow each token of it: PAD where that is not counted."""
+        start, stop, first = window
+        return [EOS, *ids][start:stop], [PAD] * (first - start) + ids[first:stop]
+
+    def losses(self, read: Tensor, asked: Tensor) -> Tensor:
+        """-log p (B, T) of each token asked for; 0 at padding."""
+        logits = self.model(ids=read).logits.float()
+        return F.cross_entropy(logits.transpose(1, 2), asked, ignore_index=PAD, reduction="none").double()
+
+
+def search_for(tokens: int, stop: bool, how: dict[str, Any]) -> Search:
+    """How to write, checked."""
+    check_keys(Search, how, "generate")
+    if tokens < 1:
+        raise InputError(f"tokens must be at least 1, not {tokens}")
+    asked = {"beam": 1, "sampling": any(name in how for name in DRAWS), **how, "ends": "cut" if stop else "never"}
+    search = Search(**asked)
+    if search.sampling and search.beam > 1:
+        raise InputError(f"beam={search.beam} searches, and a temperature, top_k or top_p draws; give one of them")
+    return search

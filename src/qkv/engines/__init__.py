@@ -1,0 +1,107 @@
+"""Faster forms of the searches, each equal to the plain one: chosen by the names in ENGINES."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from qkv.decoding import Engine, Generator, Plain, Translator
+from qkv.engines.ctranslate2 import CTranslate2
+from qkv.engines.fastest import fastest
+from qkv.engines.lean import is_standard
+from qkv.engines.lean_engine import Lean
+from qkv.engines.quantize import FILE as QUANTISED
+from qkv.engines.quantize import open_int8
+from qkv.engines.shortlist import WITH, Shortlisted
+from qkv.engines.shortlist import load as load_shortlist
+from qkv.engines.workers import SideBySide
+from qkv.errors import InputError, nearest
+from qkv.folder import Loaded
+from qkv.memory import keep_freed_memory
+from qkv.models import GPT2, Model, Transformer
+
+# (the model folder, what it holds, the device)
+ENGINES: dict[str, Callable[[Path, Loaded, str], Engine]] = {
+    "lean": lambda path, loaded, device: lean(loaded.model, device),
+    "int8": open_int8,
+    "ctranslate2": CTranslate2.open,
+    "ctranslate2-int8": lambda path, loaded, device: CTranslate2.open(path, loaded, device, "int8"),
+    "plain": lambda path, loaded, device: SideBySide(loaded.model),
+    "auto": lambda path, loaded, device: auto(path, loaded, device),
+}
+RENAMED = {"native": "lean"}  # names that are read for one more version
+
+
+def open_translator(loaded: Loaded, engine: str = "lean", workers: int = 1, *, own_process: bool = False) -> Translator:
+    """The translator of a model folder; `engine` is a name in ENGINES, `workers` are processes that decode.
+
+    It changes nothing of the process that it is in. With `own_process`, as commands ask, it does: there is a worker for
+    each thread of torch, little work is done by one thread, and memory that is freed is kept.
+    """
+    opened, workers = prepared(loaded, engine, workers, own_process)
+    translator = Translator(loaded.model, loaded.tokenizer, loaded.about, opened, workers=workers)
+    translator.folder = loaded.folder
+    return translator
+
+
+def open_generator(loaded: Loaded, engine: str = "lean", workers: int = 1, *, own_process: bool = False) -> Generator:
+    """The generator of a model folder that holds a language model; the rest as for a translator."""
+    opened, workers = prepared(loaded, engine, workers, own_process)
+    if not isinstance(opened, Plain):
+        raise InputError(f"engine {opened.name} writes translations only; use lean or plain for a language model")
+    generator = Generator(loaded.model, loaded.tokenizer, loaded.about, opened, workers=workers)
+    generator.folder = loaded.folder
+    return generator
+
+
+def prepared(loaded: Loaded, engine: str, workers: int, own_process: bool) -> tuple[Engine, int]:
+    device = next(loaded.model.parameters()).device.type
+    opened = open_engine(engine, loaded.folder or Path(), loaded, device)
+    if own_process and device == "cpu":
+        keep_freed_memory()
+        workers = torch.get_num_threads()
+        if isinstance(opened, Lean):
+            opened.sets_threads = True
+    return opened, workers
+
+
+def lean(model: Model, device: str) -> Plain:
+    """Our searches in float32, by whichever form is faster."""
+    if isinstance(model, Transformer | GPT2) and is_standard(model) and device == "cpu":
+        return Lean(model)
+    return SideBySide(model)
+
+
+def auto(path: Path, loaded: Loaded, device: str) -> Engine:
+    """The fastest of the engines that folder and machine have; 8 bits only where `qkv quantize` has made them."""
+    names = ["lean"]
+    if device == "cpu" and isinstance(loaded.model, Transformer) and is_standard(loaded.model):
+        has_bytes, has_library = (path / QUANTISED).exists(), bool(find_spec("ctranslate2"))
+        names += ["int8"] * has_bytes + ["ctranslate2"] * has_library
+        names += ["ctranslate2-int8"] * (has_bytes and has_library)
+    if len(names) == 1:
+        return open_engine("lean", path, loaded, device)
+    return fastest(path, loaded, {name: partial(open_engine, name, path, loaded, device) for name in names})
+
+
+def open_engine(name: str, path: Path, loaded: Loaded, device: str) -> Engine:
+    """`name` is one of ENGINES; with +shortlist after it, the engine tries each sentence's shortlist only."""
+    alone = name.removesuffix(WITH)
+    if alone in RENAMED:
+        new = name.replace(alone, RENAMED[alone], 1)
+        print(f"the engine {name} is called {new} now; write {new}", file=sys.stderr)
+        return open_engine(new, path, loaded, device)
+    if alone not in ENGINES:
+        raise InputError(f"unknown engine {name!r}; {nearest(name, ENGINES)}")
+    engine = ENGINES[alone](path, loaded, device)
+    if alone == name:
+        return engine
+    if not isinstance(engine, Lean):
+        raise InputError(
+            f"engine {engine.name} has no shortlist; use lean{WITH} or int8{WITH}, with a Transformer of scaled dot "
+            "products and sinusoidal, learned or no positions, on a CPU"
+        )
+    return Shortlisted(engine, load_shortlist(path, loaded.tokenizer))

@@ -1,0 +1,186 @@
+"""A tiny corpus for each task: files that are read, learned and asked about in a second or two."""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kit import some_pairs
+from qkv.config import from_tree
+from qkv.data import Batch, RowsInMemory, Stream
+from qkv.models import MODELS, Model
+from qkv.objectives import Objective, objective
+from qkv.tasks import TASKS, Survey, Task
+from qkv.tasks.corpus import learn_tokenizer
+from qkv.text.tokenizer import Tokenizer
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """So many examples drawn by a seed, as the content of a file; settings to learn them; and questions to ask."""
+
+    file: str
+    content: Callable[[int, int], str]
+    data: Tree
+    model: Tree
+    asks: Callable[[Any, list[Any]], list[Any]]  # what `qkv.load` gave, questions -> answers
+    questions: list[Any]
+
+    def write(self, place: Path, count: int = 60, seed: int = 1) -> Path:
+        path = place / f"{seed}-{self.file}"
+        path.write_text(self.content(count, seed), encoding="utf-8")
+        return path
+
+    def settings(self, **training: Any) -> Tree:
+        """Everything random takes part: dropout, the order of batches, the first weights."""
+        usual = {"steps": 3, "epochs": 0.0, "threads": 1, "precision": "float32", "patience": 0, "bleu_sentences": 2,
+                 "schedule": "constant", "learning_rate": 0.01}  # fmt: skip
+        return {"data": self.data, "model": self.model, "training": {**usual, **training}, "quiet": True}
+
+
+def pairs(count: int, seed: int) -> str:
+    return "".join(f"{source}\t{target}\n" for source, target in some_pairs(count, seed))
+
+
+def running_text(count: int, seed: int) -> str:
+    rng = random.Random(seed)
+    return "".join(
+        f"{rng.choice(['A dog', 'The cat'])} {rng.choice(['runs', 'sees'])} {n}.\n" for n in range(2 * count)
+    )
+
+
+def reviews(count: int, seed: int) -> str:
+    """Two sentences, one of which says what the film is worth."""
+    rng, lines = random.Random(seed), []
+    words = {"pos": ["good", "great", "fine"], "neg": ["bad", "awful", "poor"]}
+    for number in range(count):
+        label = rng.choice(["pos", "neg"])
+        sentences = [f"this is film {number} of {seed}.", f"It was {rng.choice(words[label])}."]
+        lines.append(f"{label}\t{' ||| '.join(rng.sample(sentences, 2))}\n")
+    return "".join(lines)
+
+
+def questions(count: int, seed: int) -> str:
+    """ "Mia cup . Ben pen ." and "XXXXX pen .": names are drawn anew for each file."""
+    rng, lines = random.Random(seed), []
+    for _ in range(count):
+        names = ["".join(rng.choices("abcdefghij", k=5)).title() for _ in range(3)]
+        things, answer = rng.sample(["cup", "pen", "hat"], 3), rng.randrange(3)
+        context = [f"{name} {thing} ." for name, thing in zip(names, things, strict=True)]
+        asked = {"context": context, "question": f"XXXXX {things[answer]} ."}
+        lines.append(json.dumps({**asked, "answer": names[answer], "candidates": sorted(names)}) + "\n")
+    return "".join(lines)
+
+
+def conllu(trees: list[tuple[list[str], list[int]]]) -> str:
+    lines = []
+    for words, heads in trees:
+        for number, (word, head) in enumerate(zip(words, heads, strict=True), start=1):
+            lines.append(f"{number}\t{word}\t_\tX\t_\t_\t{head}\tdep\t_\t_")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def sentences(count: int, seed: int) -> list[tuple[list[str], list[int]]]:
+    """Articles and adjectives belong to the next noun, nouns to the verb."""
+    rng, found = random.Random(seed), []
+    for _ in range(count):
+        words, heads, verb = [], [], 0
+        for part in range(2):
+            inner = ["the", *rng.sample(["old", "red", "sad"], rng.randint(0, 2))]
+            noun = len(words) + len(inner) + 1
+            words += [*inner, rng.choice(["dog", "cat", "man", "hat"])]
+            heads += [noun] * len(inner) + [-1]
+            if part == 0:
+                words, heads, verb = [*words, rng.choice(["sees", "eats"])], [*heads, 0], len(words) + 1
+        found.append((words, [verb if head == -1 else head for head in heads]))
+    return found
+
+
+def predicted(predictor: Any, texts: list[str]) -> list[Any]:
+    return list(predictor.predict(texts))
+
+
+ASKED = {"context": ["Zoe cup .", "Ann hat ."], "question": "XXXXX hat .", "candidates": ["Zoe", "Ann"]}
+LONGER = {**ASKED, "context": [*ASKED["context"], "Kim pen ."], "candidates": ["Zoe", "Ann", "Kim"]}
+SMALL = {"d_model": 16, "d_ff": 16, "n_heads": 2, "dropout": 0.2}
+
+CORPORA = {
+    "translate": Tiny(
+        "pairs.tsv", pairs, {"vocab_size": 340, "batch_tokens": 100, "source": "en", "target": "ne"},
+        {**SMALL, "encoder_layers": 1, "decoder_layers": 1},
+        lambda translator, texts: [line.text for line in translator.translate(texts, beam=2)],
+        ["red cat", "the green house on the hill", "sun"],
+    ),
+    "language_model": Tiny(
+        "text.txt", running_text, {"vocab_size": 340, "batch_tokens": 100, "window": 12},
+        {"d_model": 16, "n_heads": 2, "layers": 1, "max_length": 32, "dropout": 0.2},
+        lambda generator, prompts: [one.text for one in generator.generate(prompts, tokens=5)],
+        ["A dog", "The cat sees 12.\nA", "A"],
+    ),
+    "classify": Tiny(
+        "reviews.tsv", reviews, {"vocab_size": 320, "batch_tokens": 100},
+        {"d_embedding": 8, "d_model": 8, "dropout": 0.2, "word_dropout": 0.1},
+        predicted, ["It was good.", "A film. It was bad. A very long film, and poor.", "fine"],
+    ),
+    "cloze": Tiny(
+        "questions.jsonl", questions, {"vocab_size": 320, "batch_tokens": 200},
+        {"d_model": 8, "d_hidden": 8, "dropout": 0.2},
+        predicted, [json.dumps(ASKED), json.dumps(LONGER)],
+    ),
+    "heads": Tiny(
+        "trees.conllu", lambda count, seed: conllu(sentences(count, seed)), {"vocab_size": 320, "batch_tokens": 100},
+        {**SMALL, "layers": 1, "d_arc": 8},
+        predicted, ["the old dog eats the hat", "the cat", "a sad man"],
+    ),
+}  # fmt: skip
+
+
+# -- a task with a model that learns it and the objective that asks for it, before any training ------------------------
+
+SIZES = {"d_model": 16, "d_ff": 24, "n_heads": 2, "layers": 1, "encoder_layers": 1, "decoder_layers": 1,
+         "d_embedding": 8, "d_hidden": 8, "d_arc": 8, "max_length": 300}  # fmt: skip
+LEARNERS = [(task, model) for task, kind in TASKS.items() for model in kind.models()]
+
+
+@dataclass(frozen=True)
+class Learner:
+    """All that a run puts together."""
+
+    task: Task
+    model: Model
+    objective: Objective
+    batches: Stream
+    tokenizer: Tokenizer
+    facts: Tree
+
+
+def learner(name: str, architecture: str, place: Path, dropout: float = 0.0) -> Learner:
+    """The task of that name with a tiny model, made as a run makes it, on a file in `place`."""
+    tiny, kind, model = CORPORA[name], TASKS[name], MODELS[architecture]
+    task = kind(kind.data_class(**tiny.data), model)
+    survey = Survey(task, {"train": [tiny.write(place, 24)], "valid": [], "test": []}, place, lambda _: None)
+    tokenizer = learn_tokenizer(task.data, survey.sample)
+    facts = task.facts(survey, tokenizer)
+    known = [field.name for field in fields(model.config_class)]
+    asked = {**SIZES, **tiny.model, "dropout": dropout, "word_dropout": dropout}
+    sizes = {key: value for key, value in asked.items() if key in known}
+    config: Any = from_tree(model.config_class, {**sizes, **task.fitting(sizes, tokenizer, facts)})
+    facts |= task.bounds(config)
+    torch.manual_seed(0)
+    built = task.build(config, facts)
+    rows = RowsInMemory([*task.rows(survey.train, tokenizer, facts)])
+    return Learner(task, built, objective(kind.objective), task.validation(rows), tokenizer, facts)
+
+
+def alone(batch: Batch) -> Iterator[Batch]:
+    """Each row of a batch as a batch of its own, without padding."""
+    for i, lengths in enumerate(batch.lengths):
+        columns = tuple(ids[i : i + 1, :n] for ids, n in zip(batch.columns, lengths.tolist(), strict=True))
+        yield replace(batch, columns=columns, lengths=lengths[None], rows=batch.rows[i : i + 1])

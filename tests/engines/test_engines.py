@@ -1,0 +1,56 @@
+"""Engines by name: each of them finds what the plain one finds; old names are read, wrong ones refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from qkv import folder
+from qkv.engines import ENGINES, open_engine
+from qkv.engines.lean_engine import Lean
+from qkv.errors import InputError
+from qkv.models import Recurrent, RecurrentConfig, Transformer, TransformerConfig
+from qkv.opening import load_translator
+from qkv.text.tokenizer import Tokenizer
+
+TEXTS = ["two dogs play in the snow", "a man rides a red bicycle", "zwei Hunde spielen im Schnee", "ein Mann fährt"]
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    torch.manual_seed(1)
+    tokenizer = Tokenizer.train(TEXTS, vocab_size=300)
+    sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_length": 40}
+    model = Transformer(TransformerConfig(vocab_size=len(tokenizer), **sizes)).eval()
+    folder.save(tmp_path / "model", model, tokenizer, {"source": "en", "target": "de"})
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("name", ["lean", "plain"])
+def test_names_are_those_of_their_engines(saved: Path, name: str) -> None:
+    translator = load_translator(saved, engine=name)
+    assert translator.engine.name == name
+    assert isinstance(translator.engine, Lean) == (name == "lean")
+    expected = [line.text for line in load_translator(saved, engine="plain").translate(TEXTS, beam=3)]
+    assert [line.text for line in translator.translate(TEXTS, beam=3)] == expected
+
+
+def test_a_model_that_has_no_lean_form_is_searched_as_it_is(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.train(TEXTS, vocab_size=300)
+    model = Recurrent(RecurrentConfig(vocab_size=len(tokenizer), d_model=8)).eval()
+    folder.save(tmp_path, model, tokenizer, {})
+    assert load_translator(tmp_path).engine.name == "plain"
+
+
+def test_the_old_name_is_read_and_the_new_one_said(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert load_translator(saved, engine="native").engine.name == "lean"
+    assert capsys.readouterr().err == "the engine native is called lean now; write lean\n"
+    with pytest.raises(InputError, match=r"has no shortlist.safetensors"):
+        load_translator(saved, engine="native+shortlist")
+    assert capsys.readouterr().err == "the engine native+shortlist is called lean+shortlist now; write lean+shortlist\n"
+
+
+def test_an_unknown_name_is_refused_with_the_nearest(saved: Path) -> None:
+    assert "lean" in ENGINES
+    with pytest.raises(InputError, match="unknown engine 'leen'; did you mean 'lean'"):
+        open_engine("leen", saved, folder.load(saved), "cpu")
