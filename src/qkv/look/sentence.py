@@ -27,7 +27,7 @@ class Look:
 def look_at(translator: Translator, source: str, target: str | None = None) -> Look:
     """What the model attends to while it writes `target` (its own translation, if none is given)."""
     if target is None:
-        target = translator.translate(source)[0].text
+        target = translator.translate(source, split=False)[0].text
     src, tgt = (translator.tokenizer.encode(normalise(text)) for text in (source, target))
     return look_at_ids(translator, src, tgt)
 
