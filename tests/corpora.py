@@ -2,12 +2,21 @@
 
 import json
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kit import some_pairs
+import torch
+
+from kit import sizes, some_pairs
+from qkv.config import from_tree
+from qkv.data import Batch, RowsInMemory, Stream
+from qkv.models import MODELS, Model
+from qkv.objectives import Objective, objective
+from qkv.tasks import TASKS, Survey, Task
+from qkv.tasks.corpus import learn_tokenizer
+from qkv.text.tokenizer import Tokenizer
 
 Tree = dict[str, Any]
 
@@ -131,3 +140,44 @@ CORPORA = {
         predicted, ["the old dog eats the hat", "the cat", "a sad man"],
     ),
 }  # fmt: skip
+
+
+# -- a task with a model that learns it and the objective that asks for it, before any training ------------------------
+
+LEARNERS = [(task, model) for task, kind in TASKS.items() for model in kind.models()]
+
+
+@dataclass(frozen=True)
+class Learner:
+    """All that a run puts together."""
+
+    task: Task
+    model: Model
+    objective: Objective
+    batches: Stream
+    tokenizer: Tokenizer
+    facts: Tree
+
+
+def learner(name: str, architecture: str, place: Path, dropout: float = 0.0) -> Learner:
+    """The task of that name with a tiny model, made as a run makes it, on a file in `place`."""
+    tiny, kind, model = CORPORA[name], TASKS[name], MODELS[architecture]
+    task = kind(kind.data_class(**tiny.data), model)
+    survey = Survey(task, {"train": [tiny.write(place, 24)], "valid": [], "test": []}, place, lambda _: None)
+    tokenizer = learn_tokenizer(task.data, survey.sample)
+    facts = task.facts(survey, tokenizer)
+    asked = sizes(architecture, **{**tiny.model, "dropout": dropout, "word_dropout": dropout})
+    asked.pop("vocab_size")
+    config: Any = from_tree(model.config_class, {**asked, **task.fitting(asked, tokenizer, facts)})
+    facts |= task.bounds(config)
+    torch.manual_seed(0)
+    built = task.build(config, facts)
+    rows = RowsInMemory([*task.rows(survey.train, tokenizer, facts)])
+    return Learner(task, built, objective(kind.objective), task.validation(rows), tokenizer, facts)
+
+
+def alone(batch: Batch) -> Iterator[Batch]:
+    """Each row of a batch as a batch of its own, without padding."""
+    for i, lengths in enumerate(batch.lengths):
+        columns = tuple(ids[i : i + 1, :n] for ids, n in zip(batch.columns, lengths.tolist(), strict=True))
+        yield replace(batch, columns=columns, lengths=lengths[None], rows=batch.rows[i : i + 1])

@@ -16,6 +16,7 @@ import torch
 from qkv import cli
 from qkv.attention import ATTENTIONS
 from qkv.config import build, read_toml
+from qkv.layers import HEADS
 from qkv.models import MODELS
 from qkv.objectives import OBJECTIVES
 from qkv.positions import POSITIONS
@@ -32,6 +33,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TABLES: dict[str, Mapping[str, Any]] = {
     "positions": POSITIONS,
     "attention": ATTENTIONS,
+    "layers": HEADS,
     "models": MODELS,
     "objectives": OBJECTIVES,
     "tasks": TASKS,
@@ -157,6 +159,9 @@ def lay_out(place: Path) -> None:
     unit = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>'
     units = "".join(unit.format(*pair) for pair in pairs)
     (place / "pairs.tmx").write_text(f'<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>')
+    (place / "book.txt").write_text("".join(f"{en} {i * i} cats sleep.\n" for i, (en, _) in enumerate(pairs * 8)))
+    reviews = (f"{('good', 'bad')[i % 2]}\tFilm {i} is {('good', 'bad')[i % 2]}.\n" for i in range(40))
+    (place / "reviews.tsv").write_text("".join(reviews))
     (place / "messages.po").write_text('msgid ""\nmsgstr ""\n\nmsgid "2 dogs play in the snow."\nmsgstr ""\n')
     for recipe in RECIPES:
         tree = read_toml(recipe)
@@ -175,7 +180,7 @@ def shortened(command: str) -> list[str]:
     words = shlex.split(command)[1:]
     if words[0] == "train":
         words += ["--steps", "2", "--restart", "--training.bleu-sentences", "2", "--training.best-by", "loss"]
-    if words[0] in ("translate", "score"):
+    if words[0] == "translate" or (words[0] == "score" and "lm" not in words):
         words += ["--beam", "1"]
     return [*words, "--help"] if words[0] in ("demo", "serve", "quantize", "export") else words
 

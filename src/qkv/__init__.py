@@ -7,6 +7,9 @@ __version__ = "0.1.0"
 
 # Each public name and where it is. It is imported when it is first used, and torch with it: `import qkv` is light.
 NAMES = {
+    "Classifier": "qkv.tasks",
+    "Generated": "qkv.decoding",
+    "Generator": "qkv.decoding",
     "InputError": "qkv.errors",
     "Trained": "qkv.training",
     "Translated": "qkv.decoding",
@@ -19,13 +22,17 @@ NAMES = {
 
 if TYPE_CHECKING:  # the same for readers of types
     from qkv.comparing import compare
-    from qkv.decoding import Translated, Translator
+    from qkv.decoding import Generated, Generator, Translated, Translator
     from qkv.errors import InputError
     from qkv.look import record_attention
     from qkv.opening import load
+    from qkv.tasks import Classifier
     from qkv.training import Trained, train
 
 __all__ = [
+    "Classifier",
+    "Generated",
+    "Generator",
     "InputError",
     "Trained",
     "Translated",

@@ -182,17 +182,18 @@ def fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
             parameter.copy_(tensors[name])
 
 
-def start_from(model: nn.Module, start: Loaded, where: str) -> tuple[list[str], list[str]]:
+def start_from(model: nn.Module, start: Loaded, where: str, anew: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:
     """Give a model the weights of another: the names of those that were taken, and of those that are new.
 
     A backbone fits whatever stands on it. A table with more rows than the old one keeps the old rows as its first.
+    What begins with a name of `anew` is new in any case.
     """
     theirs = {bare(name): value for name, value in start.model.named_parameters()}
     taken, new = list[str](), list[str]()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             given = theirs.get(bare(name))
-            if given is None:
+            if given is None or name.startswith(anew):
                 new.append(name)
                 continue
             rows = len(given) if given.dim() else 0

@@ -11,6 +11,7 @@ from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.models import MODELS
 from qkv.tasks import TASKS, Task
+from qkv.tasks.translation import Translate
 
 
 def load(path: str | Path, device: str = "cpu", **how: Any) -> Any:
@@ -24,10 +25,10 @@ def load(path: str | Path, device: str = "cpu", **how: Any) -> Any:
 
 def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Translator:
     """`load`, of a folder that must hold a translator."""
-    found = load(path, device, **how)
-    if not isinstance(found, Translator):
-        raise InputError(f"{path} holds a model of the task {task_in_folder(path)!r}, no translator; use qkv predict")
-    return found
+    if Path(path).is_dir() and (name := task_in_folder(path)) in TASKS and TASKS[name] is not Translate:
+        raise InputError(f"{path} holds a model of the task {name!r}, no translator; use: {TASKS[name].asks}")
+    translator: Translator = load(path, device, **how)
+    return translator
 
 
 def open_folder(path: Path, device: str) -> folder.Loaded:

@@ -10,7 +10,7 @@ import pytest
 
 from qkv.demo import SIZES, TEST_SHARE, UNSEEN, read_dictionary, settings
 from qkv.models import MODELS, count_parameters
-from qkv.training.prepare import lot
+from qkv.tasks.corpus import hashed
 from qkv.training.settings import complete
 
 Run = Callable[..., Any]
@@ -46,4 +46,4 @@ def test_a_short_demo_measures_says_and_draws(shell: Run, tmp_path: Path) -> Non
     assert (tmp_path / "demo" / "attention.png").read_bytes().startswith(b"\x89PNG")
     learned = {line.split("\t")[0] for line in (tmp_path / "demo" / "data" / "train.tsv").read_text().splitlines()}
     assert not learned & {"ada", *UNSEEN}, "what is said at the end was not learned"
-    assert not [word for word in learned if lot("test", word) < TEST_SHARE]
+    assert not [word for word in learned if hashed("test", word) < TEST_SHARE]

@@ -17,7 +17,7 @@ from kit import asked
 from qkv import folder
 from qkv.attention import ATTENTIONS, SCORES, Soft
 from qkv.look import record_attention
-from qkv.models import MODELS, Model
+from qkv.models import MODELS, EncoderDecoder, Model
 from qkv.objectives import Translation
 from qkv.positions import POSITIONS
 from qkv.text.tokenizer import Tokenizer
@@ -25,7 +25,7 @@ from qkv.text.tokenizer import Tokenizer
 TOKENIZER = Tokenizer.train(["a b c d"], vocab_size=266)
 V, B, S, T = len(TOKENIZER), 4, 9, 7
 CHOSEN = [*ATTENTIONS, *SCORES]
-TRANSLATORS = [name for name, model in MODELS.items() if model.start is not Model.start]
+TRANSLATORS = [name for name, model in MODELS.items() if issubclass(model, EncoderDecoder)]
 SEQUENTIAL = [name for name, position in POSITIONS.items() if not position.needs_tree]
 SHAPES = itertools.cycle(
     itertools.product(["post", "pre"], ["all", "decoder", "none"])

@@ -27,12 +27,31 @@ def state(out: Path) -> dict[str, torch.Tensor]:
 
 @EVERY
 def test_a_run_that_stopped_goes_on_as_if_it_never_had(task: str, tmp_path: Path) -> None:
+    stopped_and_whole(task, tmp_path)
+
+
+def test_a_run_that_started_from_a_model_goes_on_as_if_it_never_had(tmp_path: Path) -> None:
+    """Fine-tuning, its lower layers waking up one by one: a classifier on a language model."""
+    lm = CORPORA["language_model"]
+    settings = lm.settings()
+    settings["model"] = {**lm.model, "layers": 2}
+    qkv.train(lm.write(tmp_path), task="language_model", out=tmp_path / "lm", **settings)
+    given = {"start": tmp_path / "lm", "model": {}, "architecture": "gpt2"}
+    stopped_and_whole("classify", tmp_path, given, {"unfreeze": 0.2, "layer_decay": 0.5})
+
+
+def stopped_and_whole(
+    task: str, tmp_path: Path, given: dict[str, Any] | None = None, training: dict[str, Any] | None = None
+) -> None:
     """To the bit: 9 steps at once, or 4 and then 5 more, with validations and an average on the way."""
     tiny = CORPORA[task]
     file = tiny.write(tmp_path)
-    how = {"validate_every": 3, "average": "running(decay=0.9)", "accumulate": 2}
-    whole = qkv.train(file, task=task, out=tmp_path / "whole", **tiny.settings(steps=9, **how))
-    first = qkv.train(file, task=task, out=tmp_path / "parts", **tiny.settings(steps=4, **how))
+    how = {"validate_every": 3, "average": "running(decay=0.9)", "accumulate": 2, **(training or {})}
+
+    def run(name: str, steps: int) -> qkv.Trained:
+        return qkv.train(file, task=task, out=tmp_path / name, **{**tiny.settings(steps=steps, **how), **(given or {})})
+
+    whole, first = run("whole", 9), run("parts", 4)
     halfway = state(tmp_path / "parts")
     rest = qkv.train(out=tmp_path / "parts", quiet=True, training={"steps": 9})  # the rest is in the folder
     assert (whole.steps, first.steps, rest.steps) == (9, 4, 9)
@@ -103,3 +122,27 @@ def test_examples_in_memory_train_the_model_of_their_file(task: str, shape: str,
     qkv.train(**{kind.shape: given}, out=tmp_path / "memory", **tiny.settings())
     qkv.train(tiny.write(tmp_path), task=task, out=tmp_path / "file", **tiny.settings())
     assert same(state(tmp_path / "memory"), state(tmp_path / "file"))
+
+
+def plain(answer: Any) -> list[Any]:
+    """The numbers and words of an answer, in one row."""
+    if isinstance(answer, dict):
+        return [one for key, value in answer.items() for one in (key, *plain(value))]
+    if isinstance(answer, list | tuple):
+        return [one for value in answer for one in plain(value)]
+    return [pytest.approx(answer, abs=1e-5) if isinstance(answer, float) else answer]
+
+
+@EVERY
+def test_an_answer_does_not_depend_on_its_neighbours(task: str, tmp_path: Path) -> None:
+    """In one batch, in batches of one, and in another order; after loading again, the same."""
+    tiny = CORPORA[task]
+    qkv.train(tiny.write(tmp_path), task=task, out=tmp_path / "model", **tiny.settings(steps=10))
+    opened = qkv.load(tmp_path / "model")
+    together = tiny.asks(opened, tiny.questions)
+    assert len(together) == len(tiny.questions)
+    for question, answer in zip(tiny.questions, together, strict=True):
+        assert plain(tiny.asks(opened, [question])[0]) == plain(answer)
+    backwards = tiny.asks(qkv.load(tmp_path / "model"), tiny.questions[::-1])
+    assert plain(backwards[::-1]) == plain(together)
+    assert tiny.asks(opened, []) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv import tasks
+import qkv
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
@@ -14,11 +14,10 @@ DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "d
 @pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "ud-english-ewt").exists(), reason="the English Web Treebank is not at hand")
 def test_hierarchical_attention_knows_genres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On documents that it did not train on it beats the majority, and the mean of embeddings by two standard errors:
-    of 318 documents, one is sqrt(0.7 * 0.3 / 318) = 2.6 points."""
+    """On documents that it did not train on it beats the majority by far: of 318 documents, one standard error is
+    sqrt(0.7 * 0.3 / 318) = 2.6 points."""
     monkeypatch.setenv("QKV_DATA", str(DATA))
-    trained = tasks.train(recipe="ewt-genre-han", out=tmp_path / "model", quiet=True, training={"threads": 1})
+    trained = qkv.train(recipe="ewt-genre-han", out=tmp_path / "model", quiet=True, training={"threads": 1})
     baselines = json.loads((tmp_path / "model" / "results.json").read_text())["baselines"]
-    assert trained.best["accuracy"] > baselines["majority class"]
-    assert trained.best["accuracy"] > baselines["mean of embeddings"] + 2 * 0.026
+    assert trained.best["accuracy"] > baselines["majority class"] + 5 * 0.026
     assert trained.best["mcc"] > 0.5

@@ -8,10 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kit import batch, close
+from kit import batch, close, tiny_model
 from qkv.data import Place, generator
 from qkv.errors import InputError
-from qkv.models import GPT2, GPT2Config
 from qkv.objectives import OBJECTIVES, Asked, CausalLM, Classes, Together, Translation, in_full, objective
 from qkv.objectives.together import terms
 
@@ -33,8 +32,7 @@ class Headed(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        torch.manual_seed(0)
-        self.body = GPT2(GPT2Config(vocab_size=13, d_model=16, n_heads=2, layers=1, max_length=8, dropout=0.0))
+        self.body = tiny_model("gpt2", vocab_size=13)
         self.head = nn.Linear(16, 2)
 
     def forward(self, ids: Tensor) -> Both:
@@ -95,9 +93,10 @@ def test_weights_scale_the_gradients_of_their_parts(weights: tuple[float, float]
 def test_a_question_of_several_is_moved_whole() -> None:
     _, asked = asked_by("classes + 0.5 * causal_lm")
     moved = asked.to("meta")
-    assert moved.inputs["ids"].device.type == "meta"
-    assert [one.device.type for one in moved.labels if isinstance(one, Tensor)] == ["meta"] * 2
-    assert moved.count == asked.count
+    for one, before in zip([moved, *moved.parts], [asked, *asked.parts], strict=True):
+        assert {one.inputs["ids"].device.type, one.labels.device.type} == {"meta"}
+        assert one.count == before.count
+    assert [part.count for part in asked.parts] == [3, 6]
 
 
 def test_what_a_text_names() -> None:

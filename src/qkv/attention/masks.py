@@ -25,7 +25,7 @@ def prefix(given: Tensor) -> Tensor:
     given (.., T), True at the first tokens of each row -> (.., T, T).
     """
     place = torch.arange(given.size(-1), device=given.device)
-    return given[..., None, :] | (~given[..., :, None] & (place[:, None] >= place))
+    return given[..., None, :] | (place[:, None] >= place)
 
 
 def permuted(rank: Tensor, *, sees_itself: bool = True) -> Tensor:

@@ -9,7 +9,7 @@ from cyclopts import App, CycloptsError
 from qkv import __version__, contents
 from qkv.errors import InputError
 
-ABOUT = """Train a Transformer on your own sentence pairs, translate with it, look inside it.
+ABOUT = """Train a Transformer on your own text, translate or write with it, look inside it.
 
 For example:
   qkv demo                                three minutes, English words to sounds
@@ -17,6 +17,8 @@ For example:
   qkv train train.en train.de --valid val.en val.de --out model
   qkv translate "Two dogs play in the snow." --model model
   qkv score --model model test.en test.de
+  qkv train book.txt --out lm             plain text: a language model
+  qkv generate "Once upon a time" --model lm
 """
 # Each command, and its function. Only the module of the one that is asked for is imported; what the function needs
 # beside, torch above all, it imports when it runs: a mistaken flag is answered without.
@@ -29,6 +31,7 @@ COMMANDS = {
     "demo": "train:demo",
     "explain": "explain:explain",
     "export": "export:export",
+    "generate": "generate:generate",
     "info": "show:info",
     "list": "show:list_",
     "look": "look:look",

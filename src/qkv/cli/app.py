@@ -28,13 +28,13 @@ def print_rows(rows: dict[str, str]) -> None:
     out.print(table)
 
 
-def opened(model: Path, device: str, ability: str) -> Any:
-    """What `qkv.load` gives, if it has the method that a command asks for."""
+def opened(model: Path, device: str, command: str, **how: Any) -> Any:
+    """What `qkv.load` gives, if it is of a task that this command is for."""
     from qkv.opening import load, task_in_folder
     from qkv.tasks import TASKS
 
-    found = load(model, device)
-    if not hasattr(found, ability):
+    if model.is_dir():  # if it is none, `load` says so
         task = TASKS[task_in_folder(model)]
-        raise InputError(f"{model} holds a model of the task {task.name!r}; ask it by {task.asks} --model {model}")
-    return found
+        if not task.asks.startswith(f"qkv {command} "):
+            raise InputError(f"{model} holds a model of the task {task.name!r}; ask it by {task.asks} --model {model}")
+    return load(model, device, **how)

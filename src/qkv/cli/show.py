@@ -16,6 +16,7 @@ LISTS: dict[str, list[tuple[str, str]]] = {
     "tasks": [("qkv.tasks", "TASKS")],
     "models": [("qkv.models", "MODELS")],
     "objectives": [("qkv.objectives", "OBJECTIVES")],
+    "heads": [("qkv.layers", "HEADS")],
     "positions": [("qkv.positions", "POSITIONS")],
     "attention": [("qkv.attention", name) for name in ("ATTENTIONS", "SCORES", "STRUCTURES")],
     "tokenizers": [("qkv.text.tokenizer", "TOKENIZERS")],

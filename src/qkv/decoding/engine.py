@@ -14,7 +14,7 @@ from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.sampling import RowNumber, check_sampling, drawing, sample, uniform
 from qkv.decoding.sliding import Sliding
 from qkv.errors import InputError
-from qkv.models import Model, Writes
+from qkv.models import CausalBackbone, Model, Writes
 from qkv.text.tokenizer import EOS, PAD
 
 STEEPEST = 20  # the largest alpha: the penalty of a million tokens is still a number
@@ -81,7 +81,7 @@ class Plain:
     def __init__(self, model: Model, decoder: Writes | None = None) -> None:
         """`decoder` is what writes in the model's place."""
         self.model, self.decoder = model, decoder or cast(Writes, model)
-        self.has_prompts = getattr(model, "is_causal", False)  # it goes on from prompts, and does not translate
+        self.has_prompts = isinstance(model, CausalBackbone)  # it goes on from prompts, and does not translate
 
     def decode(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None

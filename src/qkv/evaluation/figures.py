@@ -21,6 +21,8 @@ FIGURES = {
     "parameters": Figure("parameters", 1e6, 2, " M"),
     "loss": Figure("loss", 1, 3, lower=True),
     "perplexity": Figure("perplexity", 1, 2, lower=True),
+    "word_perplexity": Figure("perplexity by word", 1, 2, lower=True),
+    "bits_per_character": Figure("bits by character", 1, 3, lower=True),
     "bleu": Figure("BLEU", 1, 2),
     "accuracy": Figure("accuracy", 0.01, 2, " %"),
     "macro_f1": Figure("macro-F1", 0.01, 2, " %"),

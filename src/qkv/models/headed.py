@@ -35,7 +35,7 @@ class Headed(Model):
     def forward(self, ids: Tensor, segments: Tensor | None = None) -> HeadedOutputs:
         """Token ids (B, T), padded on the right."""
         real = ids != PAD
-        hidden = self.backbone.encode(ids, segments=segments, mask=None if self.backbone.is_causal else real)
+        hidden = self.backbone.encode(ids, segments=segments)
         return HeadedOutputs(self.head(hidden, real), hidden, getattr(self.backbone, "projection", None))
 
     def sizes(self) -> str:

@@ -81,15 +81,13 @@ class EncoderDecoder(Model):
 class Backbone(Model):
     """A model that says something of each token of a text: what heads stand on (models/headed.py)."""
 
-    is_causal: ClassVar[bool] = False  # whether a token sees nothing behind it, so that padding there needs no mask
-
     @property
     def width(self) -> int:
         """D of what `encode` gives."""
         return int(self.config.d_model)
 
     def encode(self, ids: Tensor, *, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """Token ids (B, T), padded with PAD on the right -> hidden states (B, T, D).
+        """Token ids (B, T), padded with PAD on the right -> hidden states (B, T, D). No real token sees padding.
 
         `segments` (B, T) numbers the parts of a text; a backbone that has no vectors for them does not read them.
         `mask` is True at real tokens, (B, T), or where a token may look, (B, T, S).
@@ -99,8 +97,6 @@ class Backbone(Model):
 
 class CausalBackbone(Backbone):
     """A backbone whose tokens see only what stands before them, so that it can write on: `Writes`."""
-
-    is_causal = True
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Outputs:
         """Token ids (B, T): for each, what should come next.

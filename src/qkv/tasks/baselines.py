@@ -29,5 +29,7 @@ def bag_of_words(
         starts = [0, *accumulate(map(len, rows))]
         return csr_array((values, [*chain.from_iterable(rows)], starts), shape=(len(rows), vocab_size))
 
+    if len(set(labels)) < 2:
+        return {}
     learned = LogisticRegression(max_iter=1000).fit(occurrences(train), labels)
     return {"bag of words": float(learned.score(occurrences(valid), gold))}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from qkv.config import Tree, setting
 from qkv.data import each_row
-from qkv.errors import InputError
+from qkv.errors import InputError, nearest
 from qkv.folder import Loaded
 from qkv.models import Backbone, Headed, Hierarchical, Model
 from qkv.objectives import Asked, Classes
@@ -132,12 +132,18 @@ class Classify(Task):
             return model
         return Headed(model, f"classes(n={len(facts['labels'])})")
 
+    def anew(self, start: Loaded, facts: Tree) -> tuple[str, ...]:
+        return () if start.about.get("labels") == facts["labels"] else ("head.", "output.")
+
     def encode(self, examples: Sequence[Labelled], tokenizer: Tokenizer, facts: Tree) -> list[list[list[int]]]:
         """(</s> words </s>, the label's number), or for hierarchical attention (words, sentence lengths, label)"""
         numbers = {label: number for number, label in enumerate(facts["labels"])} | {"": 0}
         for document in examples:
             if document.label not in numbers:
-                raise InputError(f"{document.place} has the label {document.label!r}, which no training document has")
+                raise InputError(
+                    f"{document.place} has the label {document.label!r}, which no training document has; "
+                    f"{nearest(document.label, facts['labels'])}"
+                )
         labels = [[numbers[document.label]] for document in examples]
         if self.by_sentence:
             cut = [self.by_sentences(document.text, tokenizer) for document in examples]
@@ -167,7 +173,9 @@ class Classify(Task):
         found = {"majority class": baselines.majority(labels, gold)}
         return found | baselines.bag_of_words(words, labels, asked, gold, vocab_size=len(corpus.tokenizer))
 
-    def answers(self, outputs: Any, asked: Asked) -> tuple[Tensor, Tensor]:
+    def answers(self, outputs: Any, asked: Asked) -> tuple[Tensor, Tensor] | None:
+        if asked.labels.dim() > 1:  # another objective was asked first, or alone
+            return None
         return getattr(outputs, "answer", outputs).argmax(dim=1), asked.labels
 
     def open(self, loaded: Loaded) -> Classifier:

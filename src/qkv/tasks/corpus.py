@@ -145,7 +145,7 @@ def learn_tokenizer(c: Any, sample: Iterable[Iterable[str]], start: Tokenizer | 
     if Path(c.tokenizer).suffix == ".json":
         return Tokenizer.load(Path(c.tokenizer))
     if (name := parse_call(c.tokenizer)[0]) not in TOKENIZERS:
-        raise InputError(f"unknown tokenizer {name!r}; {nearest(name, TOKENIZERS)}, or give a tokenizer.json")
+        raise InputError(f"unknown tokenizer {name!r}, and no tokenizer.json; {nearest(name, TOKENIZERS)}")
     texts = (text for several in sample for text in several)
     return Tokenizer.train(texts, kind=c.tokenizer, vocab_size=c.vocab_size)
 

@@ -1,7 +1,7 @@
 """Language modelling: running text in, a model out that writes on and says how likely a text is."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from qkv.decoding import Generator
 from qkv.engines import open_generator
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import interpolated_trigram
+from qkv.evaluation.perplexity import Likelihood
 from qkv.folder import Loaded
 from qkv.models import CausalBackbone
 from qkv.tasks.corpus import Corpus, Survey
@@ -109,12 +110,22 @@ class LanguageModel(Task):
         rows = tokenizer.encode_batch([piece.text for piece in examples])
         return [([EOS, *ids] if piece.begins else ids,) for ids, piece in zip(rows, examples, strict=True)]
 
-    def facts(self, survey: Survey, tokenizer: Tokenizer) -> Tree:
-        return {"window": self.data.window} if self.data.window else {}
+    def bounds(self, config: Any) -> Tree:
+        return {"window": self.data.window or config.max_length}
+
+    def settle(self, config: Any) -> RunningTextConfig:
+        data: RunningTextConfig = self.data
+        return replace(data, window=data.window or config.max_length)
 
     def stream(self, rows: Rows) -> Stream:
-        window = self.data.window
-        return Windows(rows, length=window, batch=max(1, self.data.batch_tokens // window), seed=self.data.seed)
+        return self.windows(rows, self.data.window)
+
+    def validation(self, rows: Rows) -> Stream:
+        """A text that is shorter than a window can be validated on."""
+        return self.windows(rows, min(self.data.window, max(1, len(RunningText(rows)) - 1)))
+
+    def windows(self, rows: Rows, length: int) -> Windows:
+        return Windows(rows, length=length, batch=max(1, self.data.batch_tokens // length), seed=self.data.seed)
 
     def choose(self, survey: Survey, device: torch.device, training: Any) -> Tree:
         sizes = CPU_SIZES if device.type == "cpu" else GPU_SIZES
@@ -123,11 +134,9 @@ class LanguageModel(Task):
         steps = max(1, survey.characters // 4 // tokens)  # a token takes some four letters
         whole = min(epochs * steps, (training.epochs or epochs) * steps, training.steps or epochs * steps)
         return {
-            "data": {
-                "vocab_size": max(400, min(vocabulary, survey.characters // 20)), "batch_tokens": tokens,
-                "window": window,
-            },
-            "model": {"preset": preset, "dropout": dropout},
+            "data": {"vocab_size": max(400, min(vocabulary, survey.characters // 20)), "batch_tokens": tokens},
+            # A context longer than the window has places that are never learned.
+            "model": {"preset": preset, "dropout": dropout, "max_length": self.data.window or window},
             "training": {
                 "learning_rate": {"tiny": 1e-3, "small": 6e-4, "base": 3e-4}[preset],
                 "beta2": 0.95,
@@ -157,6 +166,19 @@ class LanguageModel(Task):
             return {}
         read, asked = train[slice(0, len(train))], valid[slice(0, len(valid))]
         return {"interpolated trigrams": interpolated_trigram(read, asked, len(corpus.tokenizer))}
+
+    def evaluate(self, loaded: Loaded, examples: Sequence[Text], **how: Any) -> Tree:
+        """Perplexity by token and by word, and bits by character, of all documents together."""
+        documents: list[list[str]] = []
+        for piece in examples:
+            if piece.begins:
+                documents.append([])
+            documents[-1].append(piece.text)
+        found = sum(self.open(loaded).score(["".join(pieces) for pieces in documents]), Likelihood(0.0, 0, 0, 0))
+        return {
+            "loss": found.nats / found.tokens, "perplexity": found.perplexity,
+            "word_perplexity": found.word_perplexity, "bits_per_character": found.bits_per_character,
+        }  # fmt: skip
 
     def open(self, loaded: Loaded, **how: Any) -> Generator:
         return open_generator(loaded, **how)

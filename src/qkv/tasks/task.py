@@ -195,9 +195,17 @@ class Task:
         """The settings of the model that follow from the data; `model` is what is asked of it."""
         return {"vocab_size": len(tokenizer)}
 
+    def settle(self, config: Any) -> Any:
+        """The settings of the data, with those that follow from the model's: a window as long as its context."""
+        return self.data
+
     def build(self, config: Any, facts: Tree) -> Model:
         """The model to train, from its settings alone."""
         return self.model(config)
+
+    def anew(self, start: Loaded, facts: Tree) -> tuple[str, ...]:
+        """Beginnings of parameters that are not taken from a model to start from: they answer another question."""
+        return ()
 
     def remarks(self) -> list[str]:
         """What people should know of the rows that were encoded."""

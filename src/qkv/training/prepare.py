@@ -1,5 +1,6 @@
 """From files to a corpus: read once, settings that nobody asked for chosen, sub-words learned, all encoded."""
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -7,16 +8,19 @@ from typing import Any
 
 from qkv import folder
 from qkv.config import Tree, from_tree, merge, to_tree
+from qkv.data import Batch, Place, generator
 from qkv.device import choose_device
 from qkv.errors import InputError
 from qkv.folder import Loaded
+from qkv.models import Model
+from qkv.objectives import Objective
 from qkv.tasks import Corpus, Survey, Task
 from qkv.tasks.corpus import PARTS, Part, learn_tokenizer
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.display import Display
-from qkv.training.settings import TrainingConfig, architecture, paths, spelled_out, task_of
+from qkv.training.settings import Settings, TrainingConfig, architecture, paths, spelled_out, task_of
 
-__all__ = ["chosen", "learn_tokenizer", "read", "started", "task", "write"]
+__all__ = ["check_objective", "chosen", "learn_tokenizer", "read", "started", "task", "write"]
 
 FITTED = ("vocab_size", "n_classes", "sentence_ends")  # settings of a model that follow from its data
 
@@ -92,3 +96,15 @@ def write(
     for line in task.remarks():
         display.say(f"  {line}")
     return corpus
+
+
+def check_objective(objective: Objective, model: Model, batch: Batch, settings: Settings) -> None:
+    """Refuse an objective that cannot be made of these rows, or that asks what this model does not take."""
+    try:
+        asked = objective.prepare(batch, generator(0, Place()))
+        inspect.signature(model.forward).bind(**asked.inputs)
+    except (TypeError, ValueError, IndexError):
+        raise InputError(
+            f"the objective {settings.objective} cannot be asked of a {settings.architecture} model by the task "
+            f"{settings.task!r}; leave --objective out, or give another"
+        ) from None

@@ -19,6 +19,7 @@ from qkv.tasks import TASKS, Corpus, Task
 from qkv.tasks.corpus import Part
 from qkv.training import checkpoint, going_on, prepare
 from qkv.training.display import Display
+from qkv.training.groups import freeze
 from qkv.training.log import Log
 from qkv.training.recipes import find
 from qkv.training.settings import (
@@ -194,12 +195,15 @@ class Run:
         tokenizer = prepare.learn_tokenizer(task.data, survey.sample, self.start.tokenizer if self.start else None)
         facts = task.facts(survey, tokenizer)
         settings = self.fitted(task, tree, tokenizer, facts)
+        task.data = settings.data
         facts |= task.bounds(settings.model)
         model = self.built(task, settings, facts)
         with checkpoint.explained(self.out):
             corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display)
-            try:
-                task.stream(corpus.train), task.validation(corpus.valid)  # nothing is lost by what cannot be read
+            try:  # so that nothing is lost by what cannot be read or asked
+                batches, _ = task.stream(corpus.train), task.validation(corpus.valid)
+                objective = named_objective(settings.objective, self.where)
+                prepare.check_objective(objective, model, next(batches.stream())[0], settings)
             except InputError:
                 remove(self.out / NEW)
                 raise
@@ -232,9 +236,10 @@ class Run:
         """The model with its first weights; what cannot be built is refused before anything is written."""
         torch.manual_seed(settings.data.seed)
         model = task.build(settings.model, facts)
+        freeze(model, settings.training.freeze)  # the trainer would refuse an unknown name too late
         self.drawn = checkpoint.random_state()  # training goes on from here, whatever is drawn meanwhile
         if self.start:
-            taken, new = folder.start_from(model, self.start, settings.start)
+            taken, new = folder.start_from(model, self.start, settings.start, task.anew(self.start, facts))
             fresh = f"new are {', '.join(new[:4])}{' ...' * (len(new) > 4)}" if new else "nothing is new"
             self.say(f"begins with the weights of {settings.start}: {len(taken)} of {len(taken) + len(new)}; {fresh}")
         return model

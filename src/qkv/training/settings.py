@@ -11,6 +11,7 @@ from qkv.config import Tree, build, check_keys, from_tree, merge, parse_call, se
 from qkv.errors import InputError, nearest
 from qkv.models import Model
 from qkv.objectives import Objective, in_full, objective
+from qkv.objectives.together import terms
 from qkv.tasks import TASKS, Task
 from qkv.text import PAIRS, suffix
 from qkv.training.averaging import AVERAGES
@@ -31,9 +32,7 @@ class TrainingConfig:
         "adam, adamw (its weight decay is apart from the gradient), or muon (matrices move by orthogonal steps)",
     )
     learning_rate: float = setting(1e-3, "the highest learning rate, multiplied by the schedule")
-    schedule: str = setting(
-        "inverse_square_root", "inverse_square_root, linear, cosine, constant or noam, e.g. cosine(warmup=400)"
-    )
+    schedule: str = setting("inverse_square_root", "any name that `qkv list schedules` prints, e.g. cosine(warmup=400)")
     beta1: float = setting(0.9, "Adam's memory of the gradient")
     beta2: float = setting(0.98, "Adam's memory of its square")
     epsilon: float = setting(1e-9, "Adam's guard against division by zero")
@@ -109,12 +108,12 @@ def task_for(files: Sequence[Path], asked: Mapping[str, Any]) -> tuple[str, str]
     """The task that some files are for, where nobody says it; and a sentence, unless it is the usual one.
 
     Files of pairs are translated, and so are two plain files whose names end differently (train.en, train.de), or any
-    two where languages are given. Other plain files are running text.
+    for which languages are given. Other plain files are running text.
     """
     plain = [path for path in files if suffix(path) not in PAIRS]
     languages = {**asked, **asked.get("data", {})}
-    are_pair = len(plain) == 2 and (suffix(plain[0]) != suffix(plain[1]) or any(map(languages.get, SIDES)))
-    if not plain or are_pair:
+    are_pair = len(plain) == 2 and suffix(plain[0]) != suffix(plain[1])
+    if not plain or are_pair or any(map(languages.get, SIDES)):
         return "translate", ""
     count = "a plain text file" if len(plain) == 1 else f"{len(plain)} plain text files"
     return "language_model", (
@@ -153,7 +152,10 @@ def modern(tree: Mapping[str, Any], where: str = "settings", objective: str = ""
         if "agreement" in asked:
             print(f"{where}: objective.agreement is called objective.r_drop now", file=sys.stderr)
             asked["r_drop"] = asked.pop("agreement")
-        name, options = parse_call(objective or old or task_of(tree, where).objective)
+        before = objective or old or task_of(tree, where).objective
+        if len(terms(before)) > 1:
+            raise InputError(f"{where}: the objective is the sum {before}; give its options in that text")
+        name, options = parse_call(before)
         tree["objective"] = to_call(name, {**options, **asked})
     return tree
 
@@ -191,6 +193,7 @@ def complete(tree: Mapping[str, Any], where: str) -> Settings:
         "data": from_tree(task.data_class, tree.get("data", {}), where, "data."),
         "model": from_tree(model.config_class, spelled_out(tree, where), where, "model."),
     }
+    parts["data"] = task(parts["data"], model).settle(parts["model"])
     rest = {key: value for key, value in tree.items() if key not in parts}
     settings = replace(from_tree(Settings, rest, where), **parts, objective=in_full(tree["objective"]))
     by = settings.training.best_by

@@ -17,7 +17,7 @@ from qkv.config import build
 from qkv.data import Batch, Place, Stream, generator
 from qkv.device import choose_device, choose_precision
 from qkv.errors import InputError
-from qkv.evaluation import better
+from qkv.evaluation import FIGURES, better
 from qkv.folder import RunFolder
 from qkv.layers import Stack
 from qkv.memory import keep_freed_memory, peak_memory
@@ -136,8 +136,7 @@ class Trainer:
     def gradients(self, batches: list[Placed]) -> tuple[float, int]:
         """Mean loss over all that the batches ask for, its gradients left on the parameters."""
         prepared = [self.objective.prepare(batch, generator(self.seed, place)) for batch, place in batches]
-        tokens = max(1, sum(asked.count for asked in prepared))
-        total = 0.0
+        tokens, total = max(1, sum(asked.count for asked in prepared)), 0.0
         for asked in prepared:
             asked = asked.to(self.device)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision is torch.bfloat16):
@@ -200,6 +199,9 @@ class Trainer:
         self.average.at_validation(self.model)
         with averaged(self.model, self.average.weights(self.model)):
             figures = self.hooks.validate(self.model)
+            if self.c.best_by not in figures:
+                known = ", ".join(sorted(figures.keys() & FIGURES.keys()))
+                raise InputError(f"this objective measures no {self.c.best_by}; --restart with best_by of: {known}")
             value = better(self.c.best_by, figures[self.c.best_by])
             is_best = value > (-math.inf if self.now.best is None else self.now.best)  # never, if not a number
             if is_best:

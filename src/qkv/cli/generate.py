@@ -1,0 +1,101 @@
+"""qkv generate: what a language model writes after a text."""
+
+import dataclasses
+import sys
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from qkv.cli.app import PLAIN, opened, print_json
+from qkv.cli.lines import input_chunks
+
+if TYPE_CHECKING:
+    from qkv.decoding.generator import Generated, TextStream
+
+
+def generate(
+    *text: str,
+    model: Path = Path("model"),
+    tokens: int = 60,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
+    beam: int | None = None,
+    n_best: int | None = None,
+    endless: Annotated[bool, PLAIN] = False,
+    json: Annotated[bool, PLAIN] = False,
+    device: str = "cpu",
+) -> None:
+    """Go on from a text with a language model, which writes as you watch.
+
+    It takes the most probable token each time; --temperature, --top-k or --top-p draws instead, --beam searches.
+
+    For example:
+      qkv generate "Once upon a time" --model model --tokens 60
+      qkv generate "Once upon a time" --temperature 0.8 --top-p 0.9 --seed 7
+      qkv generate beginnings.txt --model model --beam 5 --n-best 3 --json
+      echo "Once upon" | qkv generate --model model
+
+    Parameters
+    ----------
+    text
+        One text or several; or the name of one file with a text on each line; nothing for standard input. An empty one
+        begins a new text.
+    model
+        The model folder.
+    tokens
+        The most tokens to write after each text.
+    temperature
+        Draw tokens: below 1 the likely ones more often than the model has it, above 1 less often.
+    top_k
+        Draw from the k most probable tokens only; 0 for all.
+    top_p
+        Draw from the fewest tokens whose probabilities reach p.
+    seed
+        Of what is drawn: another seed, another text.
+    beam
+        Hypotheses kept in beam search.
+    n_best
+        Texts for each one, best first.
+    endless
+        Write all the tokens, even where the model would end the text.
+    json
+        A JSON object for each text: what was written, its score, the alternatives.
+    device
+        cpu, cuda or mps.
+    """
+    draws = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    asked: dict[str, Any] = {"tokens": tokens, "stop": not endless, "beam": beam, "n_best": n_best, **draws}
+    how = {name: value for name, value in asked.items() if value is not None}
+    generator, done = opened(model, device, "generate", own_process=True), 0
+    is_watched = not json and (beam or 1) == (n_best or 1) == 1
+    for some in input_chunks(text, "taken", "a text"):
+        print(end="\n" * (done > 0 and not json))
+        if is_watched and len(some) == 1:
+            answers = [watch(generator.stream(some[0], **how))]
+        else:
+            answers = generator.generate(some, **how)
+            show(answers, json=json)
+        for answer in answers:
+            done += 1
+            for remark in answer.remarks():
+                print(f"text {done} {remark}", file=sys.stderr)
+
+
+def watch(stream: "TextStream") -> "Generated":
+    """Print a text as it is written."""
+    for piece in chain([stream.prompt], stream):
+        print(piece, end="", flush=True)
+    print()
+    assert stream.generated
+    return stream.generated
+
+
+def show(answers: "list[Generated]", *, json: bool) -> None:
+    """Texts, which may have several lines, with an empty line between them; or an object on each line."""
+    if not json:
+        print("\n\n".join(answer.prompt + one.text for answer in answers for one in answer.alternatives), flush=True)
+        return
+    for answer in answers:
+        print_json({**dataclasses.asdict(answer), "alternatives": [one._asdict() for one in answer.alternatives]})
