@@ -1,4 +1,4 @@
-"""The picture of a table: what is drawn where, and what is refused."""
+"""Pictures of a table of runs: what is drawn where, and what is refused."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import pytest
 
 from qkv.errors import InputError
-from qkv.look.bars import MEAN, compose, draw_points
+from qkv.look.bars import MEAN, compose, draw_points, draw_trade
 
-pytest.importorskip("matplotlib", reason="pictures need matplotlib; pip install 'qkv[look]'")
+image = pytest.importorskip("matplotlib.image", reason="pictures need matplotlib; pip install 'qkv[look]'")
 
 SVG = "{http://www.w3.org/2000/svg}"
 PANELS = {"BLEU": [[30.0, 31.0, 35.0], [20.0]], "loss": [[2.0], [3.0, 5.0]]}
@@ -70,3 +70,18 @@ def test_mistakes_are_said_in_words(
     with pytest.raises(InputError, match=sentence):
         draw_points(["a", "b"], panels, tmp_path / name)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_point_and_a_name_for_each_row(tmp_path: Path) -> None:
+    speeds, scores = [[100.0, 110.0], [200.0], []], [[30.0, 31.0], [29.0], [12.0]]
+    path = draw_trade(["4+4", "6+1", "never ran"], {"tokens/s": speeds}, {"BLEU": scores}, tmp_path / "trade.svg")
+    text = path.read_text()
+    assert all(f">{name}</text>" in text for name in ("4+4", "6+1", "tokens/s", "BLEU"))
+    assert "never ran" not in text
+    picture = image.imread(draw_trade(["4+4", "6+1", "x"], {"a": speeds}, {"b": scores}, tmp_path / "trade.png"))
+    assert picture.std() > 0.01
+
+
+def test_a_trade_without_a_point_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no row has both a and b; let a run finish first"):
+        draw_trade(["x"], {"a": [[]]}, {"b": [[1.0]]}, tmp_path / "trade.png")

@@ -1,4 +1,4 @@
-"""A picture of a table: for each figure a panel, in it for each row its runs, their mean and their spread."""
+"""Pictures of a table of runs: for each figure a panel with its rows, or two figures against each other."""
 
 import math
 import statistics
@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qkv.errors import InputError
-from qkv.look.fonts import fit, require_matplotlib
-from qkv.look.picture import check_suffix, save
+from qkv.look.fonts import fit
+from qkv.look.picture import INK, canvas, check_suffix, lined, save
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Runs = Sequence[Sequence[float]]  # the numbers of each row's runs
 RUN, MEAN = "#9bb8d3", "#b3382c"
-INK, FAINT, GRID = "#222222", "#8a8a8a", "#e8e8e8"
 LONGEST = 40  # letters of a row's name
 
 
-def draw_points(rows: Sequence[str], panels: Mapping[str, Sequence[Sequence[float]]], path: Path) -> Path:
+def draw_points(rows: Sequence[str], panels: Mapping[str, Runs], path: Path) -> Path:
     """Draw figures as a PNG or SVG by the suffix of `path`; returns `path`.
 
     `panels` has, by the name of a figure, one list of numbers for each row: those of its runs. A pale dot is a run, a
@@ -27,7 +26,6 @@ def draw_points(rows: Sequence[str], panels: Mapping[str, Sequence[Sequence[floa
     """
     path = Path(path)
     check_suffix(path)
-    require_matplotlib()
     for name, values in panels.items():
         if len(values) != len(rows):
             raise InputError(f"{name!r} has figures for {len(values)} rows, not {len(rows)}; give a list for each row")
@@ -36,39 +34,45 @@ def draw_points(rows: Sequence[str], panels: Mapping[str, Sequence[Sequence[floa
     if not known:
         raise InputError("there is nothing to draw: no row has a figure; let a run finish first")
     names, families = fit(rows, spell=path.suffix.lower() == ".png", longest=LONGEST)
-    save(compose(names, families, known), path)
-    return path
+    return save(compose(names, families, known), path)
 
 
 def compose(names: list[str], families: list[str], panels: Mapping[str, list[list[float]]]) -> "Figure":
     """The figure: panels side by side, rows from the top, their names at the left."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
-    size = (1.2 + 2.1 * len(panels), 0.9 + 0.32 * len(names))
-    figure = Figure(figsize=size, facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for one, (name, values) in zip(axes, panels.items(), strict=True):
-        draw_panel(one, name, values)
-    axes[0].set_yticks(range(len(names)), names, family=families, parse_math=False)
-    axes[0].set_ylim(len(names) - 0.5, -0.5)
+    figure = canvas(1.2 + 2.1 * len(panels), 0.9 + 0.32 * len(names))
+    grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (name, values) in zip(grid, panels.items(), strict=True):
+        for row, some in enumerate(values):
+            if some:
+                axes.plot(some, [row] * len(some), "o", color=RUN, ms=4)
+                spread = statistics.stdev(some) if len(some) > 1 else None
+                axes.errorbar(statistics.fmean(some), row, xerr=spread, fmt="o", color=MEAN, ms=5.5, lw=1.6, capsize=3)
+        axes.set_title(name, color=INK, fontsize=10)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
+        lined(axes)
+    grid[0].set_yticks(range(len(names)), names, family=families, parse_math=False)
+    grid[0].set_ylim(len(names) - 0.5, -0.5)
     return figure
 
 
-def draw_panel(axes: "Axes", name: str, values: list[list[float]]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    for row, some in enumerate(values):
-        if not some:
-            continue
-        axes.plot(some, [row] * len(some), "o", color=RUN, ms=4)
-        spread = statistics.stdev(some) if len(some) > 1 else None
-        axes.errorbar(statistics.fmean(some), row, xerr=spread, fmt="o", color=MEAN, ms=5.5, lw=1.6, capsize=3)
-    axes.set_title(name, color=INK, fontsize=10)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
-    axes.grid(color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(FAINT)
-    axes.tick_params(color=FAINT, labelcolor=INK, labelsize=9)
+def draw_trade(rows: Sequence[str], along: Mapping[str, Runs], up: Mapping[str, Runs], path: Path) -> Path:
+    """Draw two named figures against each other as a PNG or SVG; pale dots are runs, strong ones their means."""
+    check_suffix(path)
+    ((x_name, xs),), ((y_name, ys),) = along.items(), up.items()
+    both = [i for i in range(len(rows)) if xs[i] and ys[i]]
+    if not both:
+        raise InputError(f"there is nothing to draw: no row has both {x_name} and {y_name}; let a run finish first")
+    names, families = fit(rows, spell=path.suffix.lower() == ".png", longest=LONGEST)
+    figure = canvas(7, 4.6)
+    axes = figure.subplots()
+    for i in both:
+        x, y = statistics.fmean(xs[i]), statistics.fmean(ys[i])
+        axes.plot(xs[i], ys[i], "o", color=RUN, ms=4)
+        axes.plot([x], [y], "o", color=MEAN, ms=6)
+        axes.annotate(names[i], (x, y), xytext=(6, 4), textcoords="offset points", fontsize=8, color=INK,
+                      family=families, parse_math=False)  # fmt: skip
+    axes.margins(x=0.18, y=0.1)
+    lined(axes, x_name, y_name)
+    return save(figure, path)

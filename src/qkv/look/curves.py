@@ -1,36 +1,46 @@
-"""A picture of a training run, from its log: loss, BLEU or accuracy where measured, and the learning rate."""
+"""Pictures of curves: of any numbers, and of a training run from its log: loss, BLEU, accuracy, learning rate."""
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qkv.errors import InputError
-from qkv.look.fonts import require_matplotlib
-from qkv.look.picture import check_suffix, save
+from qkv.look.picture import COLOURS, INK, canvas, check_suffix, lined, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Curve = tuple[Sequence[float], Sequence[float]]  # x and y of its points
 TRAIN, VALID, BLEU, RATE = "#9bb8d3", "#b3382c", "#2a7f62", "#6b5b95"
-INK, FAINT, GRID = "#222222", "#8a8a8a", "#e8e8e8"
-FEW = 40  # measurements up to which each gets a dot
+HEIGHTS = {"loss": 3, "BLEU": 2, "accuracy": 2, "learning rate": 1.2}  # of panels, beside one another
+FEW = 40  # points up to which each gets a dot
 
 
-@dataclass(frozen=True)
-class Curve:
-    label: str
-    colour: str
-    points: dict[float, float]  # value at each step
+def curves(
+    path: Path, named: Mapping[str, Curve], *, x: str, y: str, title: str, log_x: bool = False, log_y: bool = False
+) -> Path:
+    """Draw each curve, a pair (xs, ys), under its name; values that a logarithm cannot show are left out."""
+    check_suffix(path)
+    figure = canvas(7, 4.2)
+    axes = figure.subplots()
+    plot(axes, named)
+    lined(axes, x, y)
+    for is_log, set_scale in ((log_x, axes.set_xscale), (log_y, axes.set_yscale)):
+        if is_log:
+            set_scale("log", nonpositive="mask")
+    axes.set_title(title, fontsize=11, color=INK)
+    return save(figure, path)
 
 
-@dataclass(frozen=True)
-class Panel:
-    name: str
-    height: float  # beside the other panels
-    curves: list[Curve]
+def plot(axes: "Axes", named: Mapping[str, Curve], colours: Sequence[str] = COLOURS) -> None:
+    """Curves with a legend; each has dots where its points are few, and dashes where the colours begin again."""
+    for i, (name, (xs, ys)) in enumerate(named.items()):
+        axes.plot(xs, ys, color=colours[i % len(colours)], ls="-" if i < len(colours) else "--", lw=1.6,
+                  marker="o" if len(xs) <= FEW else None, ms=3.5, label=name)  # fmt: skip
+    if len(named) > 1:
+        axes.legend(frameon=False, labelcolor=INK, fontsize=9)
 
 
 def draw_curves(log: Path, path: Path) -> Path:
@@ -39,27 +49,39 @@ def draw_curves(log: Path, path: Path) -> Path:
     Lines of the event "train" give step, loss and learning_rate; those of "valid" give step, loss and perhaps
     smoothed_loss, bleu and accuracy. A run that was resumed writes some steps twice, and the later line counts.
     """
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
     log, path = Path(log), Path(path)
     check_suffix(path)
-    require_matplotlib()
     events = list(read_events(log))
     # The loss that training lowers is smoothed; validation is drawn in the same measure where the log has it.
     valid = points(events, "valid", "smoothed_loss") or points(events, "valid", "loss")
-    panels = [
-        Panel("loss", 3, [Curve("training", TRAIN, points(events, "train", "loss")),
-                          Curve("validation", VALID, valid)]),
-        Panel("BLEU", 2, [Curve("validation", BLEU, points(events, "valid", "bleu"))]),
-        Panel("accuracy", 2, [Curve("validation", BLEU, points(events, "valid", "accuracy"))]),
-        Panel("learning rate", 1.2, [Curve("training", RATE, points(events, "train", "learning_rate"))]),
-    ]  # fmt: skip
-    panels = [Panel(p.name, p.height, [curve for curve in p.curves if curve.points]) for p in panels]
-    panels = [panel for panel in panels if panel.curves]
+    found = [
+        ("loss", "training", TRAIN, points(events, "train", "loss")),
+        ("loss", "validation", VALID, valid),
+        ("BLEU", "validation", BLEU, points(events, "valid", "bleu")),
+        ("accuracy", "validation", BLEU, points(events, "valid", "accuracy")),
+        ("learning rate", "training", RATE, points(events, "train", "learning_rate")),
+    ]
+    panels = list(dict.fromkeys(name for name, _, _, curve in found if curve))
     if not panels:
         raise InputError(
             f"{log} has nothing to draw: no line has a step with a loss, BLEU or learning rate; train first"
         )
-    compose(panels, path)
-    return path
+    heights = [HEIGHTS[name] for name in panels]
+    figure = canvas(8, 1.1 * sum(heights) + 0.6)
+    rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, panel in zip(rows, panels, strict=True):
+        inside = [(label, colour, curve) for name, label, colour, curve in found if name == panel and curve]
+        plot(axes, {label: (list(c), list(c.values())) for label, _, c in inside}, [colour for _, colour, _ in inside])
+        lined(axes, "step" if panel == panels[-1] else "", panel)
+        if panel == "learning rate":
+            axes.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
+            axes.set_ylim(bottom=0)
+    rows[-1].xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    rows[-1].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    figure.align_ylabels(rows)
+    return save(figure, path)
 
 
 def read_events(log: Path) -> Iterator[dict[str, Any]]:
@@ -93,39 +115,3 @@ def points(events: list[dict[str, Any]], kind: str, key: str) -> dict[float, flo
 
 def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def compose(panels: list[Panel], path: Path) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
-
-    heights = [panel.height for panel in panels]
-    figure = Figure(figsize=(8, 1.1 * sum(heights) + 0.6), facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-    for axes, panel in zip(rows, panels, strict=True):
-        draw_panel(axes, panel)
-    rows[-1].set_xlabel("step", color=INK)
-    rows[-1].xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-    rows[-1].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    figure.align_ylabels(rows)
-    save(figure, path)
-
-
-def draw_panel(axes: "Axes", panel: Panel) -> None:
-    for curve in panel.curves:
-        dots = "o" if len(curve.points) <= FEW else None
-        axes.plot(list(curve.points), list(curve.points.values()), color=curve.colour, marker=dots, ms=3.5, lw=1.6,
-                  label=curve.label)  # fmt: skip
-    if len(panel.curves) > 1:
-        axes.legend(frameon=False, labelcolor=INK)
-    if panel.name == "learning rate":
-        axes.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
-        axes.set_ylim(bottom=0)
-    axes.set_ylabel(panel.name, color=INK)
-    axes.grid(color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(FAINT)
-    axes.tick_params(color=FAINT, labelcolor=INK, labelsize=9)

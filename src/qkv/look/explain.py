@@ -14,12 +14,13 @@ from qkv.attention.scores import ScaledDot
 from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.layers import Block, Stack
+from qkv.look.sentence import ids_of, run
 from qkv.look.steps import Step, table
 from qkv.models import Transformer
 from qkv.text.normalise import normalise
-from qkv.text.tokenizer import BOS, EOS
 
 Which = Literal["encoder", "decoder"]
+Insides = dict[str, Any]  # what went into and out of the parts of a block, by name; of several calls, the last
 
 
 @torch.no_grad()
@@ -42,28 +43,17 @@ def explain(
     src, tgt = ids_of(translator, text)
     block: Block = chosen.blocks[layer - 1]  # type: ignore[assignment]
     with watching(model, chosen, block) as seen:
-        model(src, tgt)
-    ids, first = (src, 0) if stack == "encoder" else (tgt, 1)
-    words = [*(["<s>"] * first), *translator.tokenizer.pieces(ids[0, first : None if first else -1].tolist())]
-    words += ["</s>"] if stack == "encoder" else []
+        run(translator, src, tgt)
+    pieces = translator.tokenizer.pieces
+    words = [*pieces(src), "</s>"] if stack == "encoder" else ["<s>", *pieces(tgt)]
     return [*read(seen, words), *attended(seen, block, words, head - 1), *finished(seen, block, words)]
-
-
-def ids_of(translator: Translator, text: str) -> tuple[Tensor, Tensor]:
-    written = translator.translate(text)[0].text
-    encode, device = translator.tokenizer.encode, next(translator.model.parameters()).device
-    src, tgt = [*encode(normalise(text)), EOS], [BOS, *encode(normalise(written))]
-    return torch.tensor([src], device=device), torch.tensor([tgt], device=device)
-
-
-class Insides(dict[str, Any]):
-    """What went into and out of the parts of a block, by name; of several calls, the last."""
 
 
 @contextmanager
 def watching(model: Transformer, stack: Stack, block: Block) -> Iterator[Insides]:
     """Hooks on the parts of one block; they are gone afterwards."""
-    seen, attention = Insides(), block.attention
+    seen: Insides = {}
+    attention = block.attention
     parts: dict[str, nn.Module] = {
         "embedding": model.source if stack is model.encoder else model.target,
         "embedded": stack.dropout,

@@ -1,6 +1,5 @@
 """Pictures of attention: one heat map, or one small map for each head, with the numbers beside it as JSON."""
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +10,12 @@ import torch
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.look.fonts import fit, require_matplotlib
-from qkv.look.picture import check_suffix, quiet, save, write
+from qkv.look.fonts import fit
+from qkv.look.picture import FAINT, INK, Picture, canvas, check_suffix, number_cells, quiet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.text import Text
-
-INK, FAINT = "#222222", "#8a8a8a"
-COLOURS = "Blues"
 
 
 def draw(weights: Any, rows: Sequence[str], columns: Sequence[str], path: Path, *, title: str = "") -> Path:
@@ -31,18 +26,9 @@ def draw(weights: Any, rows: Sequence[str], columns: Sequence[str], path: Path, 
     """
     path = Path(path)
     check_suffix(path)
-    require_matplotlib()
     maps = check_weights(weights, rows, columns)
     figure = compose(maps if maps.dim() == 3 else maps[None], rows, columns, title, spell=path.suffix.lower() == ".png")
-    save(figure, path)
-    numbers_beside(path, {"rows": list(rows), "columns": list(columns), "weights": maps.tolist()})
-    return path
-
-
-def numbers_beside(path: Path, numbers: dict[str, Any]) -> None:
-    """What a picture shows, as a file of the same name that ends in .json."""
-    # Half a surrogate pair has no UTF-8; its backslash form is the JSON escape.
-    write(path.with_suffix(".json"), json.dumps(numbers, ensure_ascii=False).encode("utf-8", "backslashreplace"))
+    return Picture([figure], {"rows": list(rows), "columns": list(columns), "weights": maps}).save(path)
 
 
 def check_weights(weights: Any, rows: Sequence[str], columns: Sequence[str]) -> Tensor:
@@ -103,29 +89,26 @@ class Layout:
 
 
 def compose(maps: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, *, spell: bool) -> "Figure":
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     layout = Layout(*maps.shape)
     frames = layout.frames()
     left, top = min(frame[0] for frame in frames), max(frame[1] + frame[3] for frame in frames)
     right = max(frame[0] + frame[2] for frame in frames)
-    figure = Figure(figsize=(right, top), facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = canvas(right, top, layout=None)
     ceiling = float(maps.max()) or 1.0
     for head, frame in enumerate(frames):
         axes = figure.add_axes(inches(figure, frame))
         image = axes.imshow(
-            maps[head].numpy(), cmap=COLOURS, vmin=0, vmax=ceiling, aspect="auto", interpolation="nearest"
+            maps[head].numpy(), cmap="Blues", vmin=0, vmax=ceiling, aspect="auto", interpolation="nearest"
         )
         finish(axes, layout)
-        label_rows(axes, rows if frame[0] == left else [], layout, spell=spell)
-        label_columns(axes, columns if head < layout.across else [], layout, spell=spell)
+        label(axes, rows if frame[0] == left else [], columns if head < layout.across else [], layout, spell=spell)
         if layout.heads > 1:
-            caption(axes, f"head {head + 1}")
+            axes.annotate(f"head {head + 1}", (0.5, 0), (0, -4), "axes fraction", "offset points", ha="center",
+                          va="top", fontsize=8.5, color=FAINT)  # fmt: skip
         elif layout.cell > 0.45:
-            write_values(axes, maps[head], ceiling)
-    name_axes(figure.axes[0])
+            number_cells(axes, maps[head], 0.5 * ceiling)
+    figure.axes[0].set_ylabel("queries", fontsize=8.5, color=FAINT)
+    figure.axes[0].set_xlabel("keys", fontsize=8.5, color=FAINT)
     bar = figure.add_axes(inches(figure, (right + 0.2, 0, 0.13, top)))
     parts = 4 if top > 1 else 1  # a low bar has room for its ends only
     figure.colorbar(image, cax=bar, ticks=[ceiling * part / parts for part in range(parts + 1)], format="%.2g")
@@ -143,8 +126,10 @@ def inches(figure: "Figure", frame: tuple[float, float, float, float]) -> tuple[
 
 
 def finish(axes: "Axes", layout: Layout) -> None:
-    """White lines between cells wide enough to bear them; a thin grey frame."""
+    """White lines between cells wide enough to bear them; a thin grey frame; keys along the top."""
     axes.spines[:].set(color="#c8c8c8", linewidth=0.6)
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
     axes.tick_params(which="both", length=0)
     if layout.cell >= 0.12:
         axes.set_xticks([x - 0.5 for x in range(1, layout.width)], minor=True)
@@ -152,54 +137,16 @@ def finish(axes: "Axes", layout: Layout) -> None:
         axes.grid(which="minor", color="white", linewidth=min(1.0, layout.cell * 2.5))
 
 
-def label_rows(axes: "Axes", labels: Sequence[str], layout: Layout, *, spell: bool) -> None:
-    shown, families = fit(labels, spell=spell)
-    every = spacing(layout)
-    axes.set_yticks(range(0, len(shown), every), shown[::every])
-    style(axes.get_yticklabels(), families, layout.font_size)
-
-
-def label_columns(axes: "Axes", labels: Sequence[str], layout: Layout, *, spell: bool) -> None:
-    """Upright where every label fits above its own column, else standing on end."""
-    shown, families = fit(labels, spell=spell)
-    every = spacing(layout)
-    axes.xaxis.tick_top()
-    axes.set_xticks(range(0, len(shown), every), shown[::every])
-    axes.tick_params(axis="x", which="both", length=0)
-    style(axes.get_xticklabels(), families, layout.font_size)
-    # A letter of DejaVu Sans is about 0.62 of its size wide.
-    if max(map(len, shown), default=0) * layout.font_size * 0.62 > layout.cell * 72:
-        for text in axes.get_xticklabels():
-            text.set_rotation(90)
-
-
-def spacing(layout: Layout) -> int:
-    """Every how many cells there is room for a label: a line of text and some air between two."""
-    return math.ceil(layout.font_size * 1.2 / (layout.cell * 72))
-
-
-def style(texts: Sequence["Text"], families: list[str], size: float) -> None:
-    for text in texts:
-        text.set(parse_math=False, fontfamily=families, fontsize=size, color=INK)
-
-
-def name_axes(axes: "Axes") -> None:
-    axes.set_ylabel("queries", fontsize=8.5, color=FAINT)
-    axes.set_xlabel("keys", fontsize=8.5, color=FAINT)
-    axes.xaxis.set_label_position("top")
-
-
-def caption(axes: "Axes", text: str) -> None:
-    axes.annotate(
-        text, (0.5, 0), (0, -4), "axes fraction", "offset points", ha="center", va="top", fontsize=8.5, color=FAINT
-    )
-
-
-def write_values(axes: "Axes", weights: Tensor, ceiling: float) -> None:
-    for y, row in enumerate(weights.tolist()):
-        for x, value in enumerate(row):
-            colour = "white" if value > 0.5 * ceiling else INK
-            axes.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=8.5, color=colour)
+def label(axes: "Axes", rows: Sequence[str], columns: Sequence[str], layout: Layout, *, spell: bool) -> None:
+    """As many labels as there is room for, a line of text and some air between two; columns upright if all fit so."""
+    size, cell = layout.font_size, layout.cell * 72  # both in points
+    every = math.ceil(size * 1.2 / cell)
+    for axis, labels in ((axes.yaxis, rows), (axes.xaxis, columns)):
+        shown, families = fit(labels, spell=spell)
+        # A letter of DejaVu Sans is about 0.62 of its size wide.
+        upright = axis is axes.yaxis or max(map(len, shown), default=0) * size * 0.62 <= cell
+        axis.set_ticks(range(0, len(shown), every), shown[::every], family=families, fontsize=size, color=INK,
+                       parse_math=False, rotation=0 if upright else 90)  # fmt: skip
 
 
 def write_title(figure: "Figure", title: str, *, spell: bool) -> None:
@@ -208,5 +155,5 @@ def write_title(figure: "Figure", title: str, *, spell: bool) -> None:
     with quiet():
         box = figure.get_tightbbox()
     width, height = figure.get_size_inches()
-    text = figure.text((box.x0 + box.x1) / 2 / width, (box.y1 + 0.12) / height, shown, ha="center", va="bottom")
-    style([text], families, 12)
+    figure.text((box.x0 + box.x1) / 2 / width, (box.y1 + 0.12) / height, shown, ha="center", va="bottom",
+                family=families, fontsize=12, color=INK, parse_math=False)  # fmt: skip

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from qkv.errors import InputError
-from qkv.look.picture import write
+from qkv.look.picture import write_file
 from qkv.look.steps import Step
 
 CELL, ROW, LEFT, TOP = 58, 26, 120, 66  # pixels: width and height of a cell, room for row labels and for headings
@@ -29,17 +29,14 @@ tbody th{position:sticky;left:0}"""
 
 def as_table(step: Step) -> Table:
     """A table for the terminal; of long vectors, the first numbers."""
-    columns = step.columns if step.columns == step.rows else step.columns[:SHOWN]
-    about = step.about
-    if len(columns) < len(step.columns):
-        about += f" (The first {len(columns)} of {len(step.columns)} numbers.)"
+    step = step.first(SHOWN)
     title = Text(f"{step.title}:  {step.equation}", style="bold")
-    shown = Table(title=title, title_justify="left", caption=Text(about), caption_justify="left", box=SIMPLE)
+    shown = Table(title=title, title_justify="left", caption=Text(step.about), caption_justify="left", box=SIMPLE)
     shown.add_column("")
-    for name in columns:
+    for name in step.columns:
         shown.add_column(Text(name), justify="right", no_wrap=True)
     for label, row in zip(step.rows, step.values.tolist(), strict=True):
-        shown.add_row(Text(label), *(number(value) for value in row[: len(columns)]))
+        shown.add_row(Text(label), *map(number, row))
     return shown
 
 
@@ -47,44 +44,32 @@ def number(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "-inf"
 
 
-def svg_of(step: Step, top: int = 0) -> tuple[str, int, int]:
-    """One step as a group of SVG elements, with its width and height in pixels."""
-    columns = step.columns if step.columns == step.rows else step.columns[:ON_PAGE]
-    values = step.values[:, : len(columns)].tolist()
-    largest = largest_of(values)
-    parts = [letters(0, 18, f"{step.title}:  {step.equation}", weight="bold"), letters(0, 38, step.about)]
-    parts += [letters(LEFT + CELL * (i + 0.5), TOP - 8, name, anchor="middle") for i, name in enumerate(columns)]
-    if more := len(step.columns) - len(columns):
-        parts.append(letters(LEFT + CELL * len(columns) + 6, TOP - 8, f"... {more} more"))
-    for j, (label, row) in enumerate(zip(step.rows, values, strict=True)):
-        parts.append(letters(LEFT - 8, TOP + ROW * (j + 0.68), label, anchor="end"))
-        for i, value in enumerate(row):
-            x, y = LEFT + CELL * i, TOP + ROW * j
-            fill = shading(value, largest) or "#f6f8fa"
-            parts.append(f'<rect x="{x}" y="{y}" width="{CELL}" height="{ROW}" fill="{fill}" stroke="#d0d7de"/>')
-            parts.append(letters(x + CELL / 2, y + ROW * 0.68, number(value), anchor="middle", size=12))
-    width, height = LEFT + CELL * len(columns) + (90 if more else 10), TOP + ROW * len(values) + 24
-    return f'<g transform="translate(0 {top})">{"".join(parts)}</g>', max(width, 760), height
+def picture(steps: list[Step]) -> str:
+    """All steps below one another, as groups of SVG elements."""
+    groups, top, widest = [], 0, 760
+    for step in steps:
+        step = step.first(ON_PAGE)
+        parts = [letters(0, 18, f"{step.title}:  {step.equation}", weight="bold"), letters(0, 38, step.about)]
+        parts += [letters(LEFT + CELL * (i + 0.5), TOP - 8, one, anchor="middle") for i, one in enumerate(step.columns)]
+        for j, (label, row) in enumerate(zip(step.rows, shades(step), strict=True)):
+            parts.append(letters(LEFT - 8, TOP + ROW * (j + 0.68), label, anchor="end"))
+            for i, (value, shade) in enumerate(row):
+                x, y, fill = LEFT + CELL * i, TOP + ROW * j, shade or "#f6f8fa"
+                parts.append(f'<rect x="{x}" y="{y}" width="{CELL}" height="{ROW}" fill="{fill}" stroke="#d0d7de"/>')
+                parts.append(letters(x + CELL / 2, y + ROW * 0.68, value, anchor="middle", size=12))
+        groups.append(f'<g transform="translate(0 {top})">{"".join(parts)}</g>')
+        top, widest = top + TOP + ROW * len(step.rows) + 24, max(widest, LEFT + CELL * len(step.columns) + 10)
+    inner = "\n".join(groups)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {widest} {top}" width="{widest}" height="{top}">'
+        f'<rect width="100%" height="100%" fill="white"/>\n{inner}\n</svg>\n'
+    )
 
 
 def letters(x: float, y: float, words: str, *, anchor: str = "start", weight: str = "normal", size: int = 13) -> str:
     return (
         f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-weight="{weight}" font-size="{size}" '
         f'fill="{INK}" font-family="system-ui, sans-serif">{escape(words)}</text>'
-    )
-
-
-def picture(steps: list[Step]) -> str:
-    """All steps below one another."""
-    groups, top, widest = [], 0, 0
-    for step in steps:
-        group, width, height = svg_of(step, top)
-        groups.append(group)
-        top, widest = top + height, max(widest, width)
-    inner = "\n".join(groups)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {widest} {top}" width="{widest}" height="{top}">'
-        f'<rect width="100%" height="100%" fill="white"/>\n{inner}\n</svg>\n'
     )
 
 
@@ -100,38 +85,34 @@ def page(steps: list[Step], title: str) -> str:
 
 
 def section(number: int, step: Step) -> str:
-    columns, about = step.columns if step.columns == step.rows else step.columns[:ON_PAGE], step.about
-    if len(columns) < len(step.columns):
-        about += f" (The first {len(columns)} of {len(step.columns)} numbers.)"
-    values = step.values[:, : len(columns)].tolist()
-    largest = largest_of(values)
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
+    step = step.first(ON_PAGE)
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in step.columns)
     rows = [
-        f'<tr><th scope="row">{escape(label)}</th>{"".join(cell(value, largest) for value in row)}</tr>'
-        for label, row in zip(step.rows, values, strict=True)
+        f'<tr><th scope="row">{escape(label)}</th>'
+        + "".join(f'<td style="background:{shade or "none"}">{value}</td>' for value, shade in row)
+        + "</tr>"
+        for label, row in zip(step.rows, shades(step), strict=True)
     ]
     return (
         f'<section aria-labelledby="step-{number}"><h2 id="step-{number}">{number}. {escape(step.title)}: '
-        f"<code>{escape(step.equation)}</code></h2>\n<p>{escape(about)}</p>\n"
+        f"<code>{escape(step.equation)}</code></h2>\n<p>{escape(step.about)}</p>\n"
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(step.title)}"><table>'
         f'<thead><tr><td class="corner"></td>{head}</tr></thead>\n'
         f"<tbody>{''.join(rows)}</tbody></table></div></section>"
     )
 
 
-def cell(value: float, largest: float) -> str:
-    shade = shading(value, largest)
-    return f'<td style="background:{shade}">{number(value)}</td>' if shade else f"<td>{number(value)}</td>"
+def shades(step: Step) -> list[list[tuple[str, str]]]:
+    """Each number of a step with its colour: blue above 0, red below, the stronger the larger.
 
-
-def largest_of(values: list[list[float]]) -> float:
-    return max((abs(value) for row in values for value in row if math.isfinite(value)), default=1.0) or 1.0
-
-
-def shading(value: float, largest: float) -> str:
-    """Blue above 0, red below, the stronger the larger; clear enough for letters on it to be read, light or dark."""
-    strength = abs(value) / largest if math.isfinite(value) else 0.0
-    return f"rgba({BLUE if value > 0 else RED},{0.55 * strength:.3f})" if strength else ""
+    Clear enough for letters on it to be read, light or dark; 0 and what a mask blocks have none.
+    """
+    strength = step.values.abs().where(step.values.isfinite(), 0)
+    strength = 0.55 * strength / (strength.max() or 1.0)
+    return [
+        [(number(v), f"rgba({BLUE if v > 0 else RED},{s:.3f})" if s else "") for v, s in zip(*row, strict=True)]
+        for row in zip(step.values.tolist(), strength.tolist(), strict=True)
+    ]
 
 
 def save(steps: list[Step], path: Path, title: str) -> Path:
@@ -139,5 +120,4 @@ def save(steps: list[Step], path: Path, title: str) -> Path:
     kind = path.suffix.lower()
     if kind not in (".html", ".svg"):
         raise InputError(f"{path} is neither .html nor .svg; name the explanation's file with one of these endings")
-    write(path, (page(steps, title) if kind == ".html" else picture(steps)).encode("utf-8", "backslashreplace"))
-    return path
+    return write_file(path, page(steps, title) if kind == ".html" else picture(steps))

@@ -26,19 +26,29 @@ class Look:
 
 def look_at(translator: Translator, source: str, target: str | None = None) -> Look:
     """What the model attends to while it writes `target` (its own translation, if none is given)."""
+    return look_at_ids(translator, *ids_of(translator, source, target))
+
+
+def ids_of(translator: Translator, source: str, target: str | None = None) -> tuple[list[int], list[int]]:
+    """The tokens of both sides, without their ends."""
     if target is None:
-        target = translator.translate(source)[0].text
+        target = translator.translate(source, split=False)[0].text
     src, tgt = (translator.tokenizer.encode(normalise(text)) for text in (source, target))
-    return look_at_ids(translator, src, tgt)
+    return src, tgt
 
 
 @torch.inference_mode()
 def look_at_ids(translator: Translator, src: list[int], tgt: list[int]) -> Look:
     """The same for tokens as they are; neither side has its ends."""
-    device = next(translator.model.parameters()).device
     with record_attention(translator) as maps:
-        translator.model(torch.tensor([[*src, EOS]], device=device), torch.tensor([[BOS, *tgt]], device=device))
+        run(translator, src, tgt)
     pieces = translator.tokenizer.pieces
     # A recurrent decoder attends once for each token: its calls are the rows of one map.
     weights = {name: torch.cat(calls, dim=2)[0].cpu() for name, calls in maps.calls.items()}
     return Look([*pieces(src), "</s>"], [*pieces(tgt), "</s>"], weights)
+
+
+def run(translator: Translator, src: list[int], tgt: list[int]) -> None:
+    """The model once, for whoever watches its parts."""
+    device = next(translator.model.parameters()).device
+    translator.model(torch.tensor([[*src, EOS]], device=device), torch.tensor([[BOS, *tgt]], device=device))

@@ -4,12 +4,13 @@ import json
 import re
 from collections.abc import Mapping
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from qkv.errors import InputError
 
-PAGE = Path(__file__).parents[1] / "serving" / "page"  # its files alone: nothing of the server is needed
+PAGE = Path(str(files("qkv"))) / "serving" / "page"  # the server's, too; of these files alone nothing needs a server
 FIRST = "app.js"  # what the page runs; all other modules are reached from it
 IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([\w-]+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ((?:async )?function|const|class) (\w+)", re.MULTILINE)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,13 @@ class Step:
     columns: list[str]
     values: Tensor  # (rows, columns), float64; -inf where a mask blocks
     about: str
+
+    def first(self, most: int) -> "Step":
+        """Of longer vectors the first `most` numbers, and a sentence that says so; words by words stay whole."""
+        if self.columns == self.rows or len(self.columns) <= most:
+            return self
+        about = f"{self.about} (The first {most} of {len(self.columns)} numbers.)"
+        return replace(self, columns=self.columns[:most], values=self.values[:, :most], about=about)
 
     def to_tree(self) -> dict[str, Any]:
         """Plain data for JSON, which has no infinity: a blocked cell is null."""

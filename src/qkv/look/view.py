@@ -14,7 +14,7 @@ from qkv.decoding.trace import Trace, check_fits, trace
 from qkv.errors import InputError
 from qkv.look.architecture import boxes
 from qkv.look.curves import points, read_events
-from qkv.look.explain import Which, explain
+from qkv.look.explain import Which, explain, named
 from qkv.look.sentence import Look, look_at_ids
 from qkv.models import MODELS, count_parameters
 from qkv.positions import Places
@@ -66,7 +66,7 @@ def model_view(translator: Translator) -> View:
         "name": translator.folder.resolve().name if translator.folder else "",
         "source": str(translator.about.get("source", "")),
         "target": str(translator.about.get("target", "")),
-        "architecture": next((name for name, kind in MODELS.items() if type(model) is kind), type(model).__name__),
+        "architecture": named(model, MODELS),
         "parameters": count_parameters(model),
         "config": to_tree(model.config),
     }

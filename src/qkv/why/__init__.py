@@ -1,20 +1,7 @@
 """Why it is built so: the claims of the lecture notes, N1 to N41, each measured with qkv's own parts."""
 
 from qkv.errors import InputError, nearest
-from qkv.why import (
-    anatomy,
-    cost,
-    depth,
-    example,
-    families,
-    heads,
-    kinds,
-    length,
-    masks,
-    positions,
-    recurrence,
-    scale,
-)
+from qkv.why import anatomy, cost, depth, example, families, heads, kinds, length, masks, positions, recurrence, scale
 from qkv.why.claim import Claim, Measured
 
 CLAIMS = (

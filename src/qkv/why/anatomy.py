@@ -10,7 +10,7 @@ from qkv.layers import FeedForward
 from qkv.look import draw
 from qkv.models import PRESETS, Transformer, TransformerConfig, count_parameters
 from qkv.why.claim import Measured, Row
-from qkv.why.instruments import apart, influence, look, multi_head, places, small
+from qkv.why.instruments import apart, influence, learn, look, multi_head, places, small
 
 
 def layers() -> Measured:
@@ -52,9 +52,8 @@ def widths() -> Measured:
     x = torch.randn(1, 5, 16, dtype=torch.float64)
     for d_k in (1, 3, 4, 64):
         part = multi_head(d_k=d_k)
-        rows.append(
-            (d_k, "x".join(map(str, part.query.weight.T.shape)), "x".join(map(str, part(x, places(5)).shape[1:])))
-        )
+        shapes = part.query.weight.T.shape, part(x, places(5)).shape[1:]
+        rows.append((d_k, *("x".join(map(str, shape)) for shape in shapes)))
     try:
         part(x[..., :15], places(5))
         refused = "taken"
@@ -116,11 +115,9 @@ def feed_forward() -> Measured:
         verdict="true with a correction",
         why="Expand, ReLU, contract: and ReLU is the only non-linearity on what is passed on, since in the values "
         "attention is linear. The softmax is the other one: it is not linear in queries and keys.",
-        holds=abs(float(rows[0][1]) - 0.25) < 0.02
-        and float(rows[1][1]) < 0.02
-        and in_values < 1e-12
-        and in_keys > 1e-3,
-    )
+        holds=abs(float(rows[0][1]) - 0.25) < 0.02 and float(rows[1][1]) < 0.02
+        and in_values < 1e-12 and in_keys > 1e-3,
+    )  # fmt: skip
 
 
 def attends(has_feed_forward: bool) -> float:
@@ -129,18 +126,13 @@ def attends(has_feed_forward: bool) -> float:
     into, out = nn.Linear(2, 8).double(), nn.Linear(8, 1).double()
     bits = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=torch.float64)[:, None]  # (4, 1, 2)
     wanted = torch.tensor([0, 1, 1, 0], dtype=torch.float64)
-    parts = nn.ModuleList((attention, network, into, out))
-    optimiser = torch.optim.Adam(parts.parameters(), lr=2e-2)
 
     def error() -> Tensor:
         x = into(bits)
         x = network(x) if has_feed_forward else attention(x, places(1))
         return F.mse_loss(out(x)[:, 0, 0], wanted)
 
-    for _ in range(200):
-        optimiser.zero_grad()
-        error().backward()
-        optimiser.step()
+    learn(nn.ModuleList((attention, network, into, out)), error, steps=200, rate=2e-2)
     return error().item()
 
 
@@ -180,20 +172,15 @@ def depends_on_input() -> Measured:
     moved = min(apart(a, b) for a, b in pairwise(weights))
     slopes = [torch.autograd.functional.jacobian(dense, x[0, :, 0]) for x in inputs]  # what it does with each input
     fixed = max(apart(a, b) for a, b in pairwise(slopes))
-    size = sum(p.numel() for p in attention.parameters())
-    long = sum(p.numel() for p in multi_head(n_heads=1).parameters())
+    size, long = count_parameters(attention), count_parameters(multi_head(n_heads=1))
     names = [f"word {i}" for i in range(5)]
     return Measured(
-        columns=(
-            "layer over 5 words",
-            "weights change with the input by",
-            "parameters, 5 words",
-            "parameters, 50 words",
-        ),
+        columns=("layer over 5 words", "weights change with the input by", "parameters, 5 words",
+                 "parameters, 50 words"),
         rows=[("attention", moved, size, long), ("dense", fixed, dense.weight.numel(), 50 * 50)],
         verdict="true",
         why="A dense layer has its weights; attention computes them anew from every input, and so takes any length "
         "with the same parameters.",
         holds=moved > 1e-3 and fixed == 0,
         picture=lambda path: draw(torch.stack(weights), names, names, path, title="one attention, three inputs"),
-    )
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from qkv.attention import MultiHead
-from qkv.why.chart import curves
+from qkv.look.curves import curves
 from qkv.why.claim import Measured, Row
 from qkv.why.instruments import apart, places, small
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from qkv.attention import MultiHead
 from qkv.layers import FeedForward, Residual
-from qkv.why.chart import curves
+from qkv.look.curves import curves
 from qkv.why.claim import Measured, Row
 from qkv.why.instruments import apart, places, small, stack
 

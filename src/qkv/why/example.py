@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from qkv.attention import MultiHead, Soft
 from qkv.look import draw
+from qkv.look.steps import VECTORS, WORDS
 from qkv.why.claim import Measured, Row
 from qkv.why.instruments import apart, identity, look, places, small
 
-WORDS = ["I", "am", "good"]
-X = torch.tensor([[1, 3, 2], [1, 1, 3], [1, 2, 1]], dtype=torch.float64)
+X = torch.tensor(VECTORS, dtype=torch.float64)
 PRINTED = [["0.97", "0.02", "0.01"], ["0.27", "0.73", "0.00"], ["0.90", "0.05", "0.05"]]
 PRINTED_Z = [[1, 2.957691, 2.011295], [1, 1.540148, 2.722573], [1, 2.864164, 2.000000]]
 

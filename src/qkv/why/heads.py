@@ -5,9 +5,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention import MultiHead
-from qkv.why.chart import curves
+from qkv.look.curves import curves
 from qkv.why.claim import Measured, Row
-from qkv.why.instruments import places, small
+from qkv.why.instruments import learn, places, small
 
 WIDTH, VALUES, TOKENS = 16, 8, 10
 
@@ -32,27 +32,25 @@ class Retrieval(nn.Module):
         answer: Tensor = self.answer(a.output(context.transpose(1, 2).flatten(2))[:, 0]).unflatten(-1, (2, VALUES))
         return answer
 
+    def answers(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Of tokens drawn anew: what it says of the two values (rows, 2, VALUES), and what they are (rows, 2)."""
+        values = torch.randint(VALUES, (rows, TOKENS))
+        chosen = torch.rand(rows, TOKENS).argsort(dim=1)[:, :2]
+        return self(F.one_hot(chosen, TOKENS).transpose(1, 2).float(), values), values.gather(1, chosen)
 
-def draw(rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Flags (rows, TOKENS, 2), values (rows, TOKENS) and the two values that are asked for (rows, 2)."""
-    values = torch.randint(VALUES, (rows, TOKENS))
-    chosen = torch.rand(rows, TOKENS).argsort(dim=1)[:, :2]
-    return F.one_hot(chosen, TOKENS).transpose(1, 2).float(), values, values.gather(1, chosen)
 
-
-def accuracy(n_heads: int, steps: int = 400) -> float:
+def accuracy(n_heads: int) -> float:
     """How often both values are right, on tokens never seen."""
     torch.manual_seed(1)
     model = Retrieval(n_heads)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(steps):
-        flags, values, wanted = draw(128)
-        loss = F.cross_entropy(model(flags, values).flatten(0, 1), wanted.flatten())
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    flags, values, wanted = draw(1000)
-    return float((model(flags, values).argmax(-1) == wanted).all(dim=1).float().mean())
+
+    def loss() -> Tensor:
+        given, wanted = model.answers(128)
+        return F.cross_entropy(given.flatten(0, 1), wanted.flatten())
+
+    learn(model, loss, steps=400)
+    given, wanted = model.answers(1000)
+    return float((given.argmax(-1) == wanted).all(dim=1).float().mean())
 
 
 def two_targets() -> Measured:

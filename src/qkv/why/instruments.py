@@ -45,6 +45,15 @@ def identity(part: MultiHead) -> MultiHead:
     return part
 
 
+def learn(part: nn.Module, loss: Callable[[], Tensor], *, steps: int, rate: float = 1e-2) -> None:
+    """Adam on a loss that draws what it reads."""
+    optimiser = torch.optim.Adam(part.parameters(), lr=rate)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        loss().backward()
+        optimiser.step()
+
+
 def apart(a: Tensor, b: Tensor) -> float:
     """The largest difference between two tensors."""
     return (a - b).abs().max().item()

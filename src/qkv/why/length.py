@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from qkv.attention import causal
 from qkv.errors import InputError
 from qkv.layers import Embedding, Projection, Stack
+from qkv.look.curves import curves
 from qkv.positions import POSITIONS, Places
-from qkv.why.chart import curves
 from qkv.why.claim import Measured, Row
 from qkv.why.instruments import CPU, small
 

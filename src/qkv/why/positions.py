@@ -8,21 +8,11 @@ from torch import Tensor
 from qkv.attention import causal
 from qkv.errors import InputError
 from qkv.look import draw
-from qkv.positions import Learned, Places, Sinusoidal
-from qkv.why.chart import curves
+from qkv.look.curves import curves
+from qkv.look.gallery.positions import frequencies, rotation, sinusoids
+from qkv.positions import Learned, Places, Position, Sinusoidal
 from qkv.why.claim import Measured, Row
-from qkv.why.instruments import CPU, apart, identity, look, multi_head, places, small, stack
-
-
-def table(d_model: int, length: int) -> Tensor:
-    """The rows PE(0), PE(1), ... in float64."""
-    return Sinusoidal(small(d_model=d_model)).rows(length).double()
-
-
-def frequencies(d_model: int) -> Tensor:
-    """The angle by which each pair (sin, cos) turns from one place to the next, read off the table."""
-    one = table(d_model, 2)[1]
-    return torch.atan2(one[0::2], one[1::2])
+from qkv.why.instruments import apart, identity, look, multi_head, places, small, stack
 
 
 def bag_of_words() -> Measured:
@@ -52,38 +42,34 @@ def bag_of_words() -> Measured:
 
 
 def any_length() -> Measured:
-    rows: list[Row] = []
-    tables = {"sinusoidal": Sinusoidal(small(max_length=64)), "learned(length=64)": Learned(small(), length=64)}
-    for name, part in tables.items():
-        for last in (63, 64, 1_000_000):
-            try:
-                with torch.no_grad():
-                    y = part.embed(torch.zeros(1, 1, 16), Places(torch.tensor([last]), torch.tensor([last])))
-                rows.append((name, last, f"values in [{y.min().item():.1f}, {y.max().item():.1f}]"))
-            except InputError:
-                rows.append((name, last, "refused"))
-            if name == "sinusoidal" and last == 64:
-                break  # a table up to a million would only cost time; the next row asks the formula
-    far = (torch.tensor(1_000_000.0, dtype=torch.float64) * frequencies(16)).sin()
-    rows.insert(2, ("sinusoidal", 1_000_000, f"values in [{far.min().item():.1f}, {far.max().item():.1f}]"))
-    sentence = refusal(64)
+    learned, sinusoidal = Learned(small(), length=64), Sinusoidal(small(max_length=64))
+    far = (1e6 * frequencies(16)).sin()  # by the formula: a table up to a million would only cost time
+    answers = [value_at(sinusoidal, 63), value_at(sinusoidal, 64), span(far)]
+    answers += [value_at(learned, place) for place in (63, 64, 1_000_000)]
+    names = ["sinusoidal"] * 3 + ["learned(length=64)"] * 3
+    shown = [answer if answer.startswith("values") else "refused" for answer in answers]
     return Measured(
         columns=("position", "place", "answer"),
-        rows=rows,
+        rows=list(zip(names, (63, 64, 1_000_000) * 2, shown, strict=True)),
         verdict="true",
-        why=f"A formula has a value at every place, a table ends with its last row. qkv says so: {sentence!r}",
-        holds=[str(row[2]) != "refused" for row in rows] == [True, True, True, True, False, False]
-        and "64 learned positions" in sentence,
+        why=f"A formula has a value at every place, a table ends with its last row. qkv says so: {answers[4]!r}",
+        holds=[answer == "refused" for answer in shown] == [False] * 4 + [True] * 2
+        and "64 learned positions" in answers[4],
     )
 
 
-def refusal(length: int) -> str:
-    """What qkv says to one place too many."""
+def value_at(part: Position, place: int) -> str:
+    """What is added at a place, or qkv's sentence that there is nothing."""
+    at = torch.tensor([place])
     try:
-        Learned(small(), length=length).embed(torch.zeros(1, length + 1, 16), Places.span(0, length + 1, CPU))
+        with torch.no_grad():
+            return span(part.embed(torch.zeros(1, 1, 16), Places(at, at)))
     except InputError as error:
         return str(error)
-    return ""
+
+
+def span(y: Tensor) -> str:
+    return f"values in [{y.min().item():.1f}, {y.max().item():.1f}]"
 
 
 def raw_indices() -> Measured:
@@ -93,7 +79,7 @@ def raw_indices() -> Measured:
     for n in (10, 100, 1000):
         words = torch.randn(1, n, 16, dtype=torch.float64)
         index = torch.arange(n, dtype=torch.float64)[None, :, None].expand(-1, -1, 16)
-        waves = table(16, n)[None]
+        waves = sinusoids(n, 16)[None]
         found = []
         for position in (index, waves):
             with torch.no_grad():
@@ -136,16 +122,9 @@ def sum_of_angles() -> Measured:
     )  # fmt: skip
 
 
-def rotation(d_model: int, k: int, *, sign: int = -1) -> Tensor:
-    """T(k): PE(p + k) = T(k) PE(p), a rotation of each pair (sin, cos); `sign` is that of N16."""
-    angle = k * frequencies(d_model)
-    blocks = torch.stack((angle.cos(), angle.sin(), sign * angle.sin(), angle.cos()), dim=-1).view(-1, 2, 2)
-    turn: Tensor = torch.block_diag(*blocks)
-    return turn
-
-
 def shift_error(d_model: int, k: int, *, sign: int = -1) -> float:
-    rows = table(d_model, 100)
+    """How far PE(p + k) = T(k) PE(p) is off; `sign` is that of N16."""
+    rows = sinusoids(100, d_model)
     return apart(rows[k:], rows[:-k] @ rotation(d_model, k, sign=sign).T)
 
 
@@ -156,7 +135,7 @@ def wavelengths() -> Measured:
         length = 2 * math.pi / frequencies(d)
         waves[d] = length
         step = (length[1:] / length[:-1]).mean().item()
-        values = table(d, 500)
+        values = sinusoids(500, d)
         rows.append((d, d // 2, length[0].item(), length[-1].item(), step, values.min().item(), values.max().item()))
     return Measured(
         columns=("d_model", "waves", "shortest", "longest", "each longer by", "least value", "largest value"),
@@ -196,16 +175,13 @@ def dot_products() -> Measured:
     rows: list[Row] = []
     found = {}
     for d, ripple in ((128, 12), (512, 44)):
-        gram = table(d, 101) @ table(d, 101).T  # (101, 101)
+        gram = sinusoids(101, d) @ sinusoids(101, d).T  # (101, 101)
         by = [gram.diagonal(k).mean().item() for k in range(101)]
         steady = max(apart(gram.diagonal(k), torch.full((101 - k,), by[k], dtype=torch.float64)) for k in range(101))
         first = next(k for k in range(1, 101) if by[k] > by[k - 1])
         bands = [sum(by[a:b]) / (b - a) for a, b in ((1, 11), (11, 51), (51, 101))]
-        found[d] = (
-            by,
-            first == ripple,
-            steady < 1e-10 and by[0] > max(by[1:]) and bands == sorted(bands, reverse=True),
-        )
+        is_falling = by[0] > max(by[1:]) and bands == sorted(bands, reverse=True)
+        found[d] = by, first == ripple and steady < 1e-10 and is_falling
         rows.append((d, by[0], by[1], by[10], by[50], first, by[first - 1], by[first], *bands))
     return Measured(
         columns=("d_model", "k=0", "k=1", "k=10", "k=50", "first rise at k", "just before", "there",
@@ -215,8 +191,8 @@ def dot_products() -> Measured:
         why="The product is largest with itself and falls on the whole, but not at every step: it is a sum of "
         "cosines, and first rises again at k = 12 for d = 128, at k = 44 for d = 512. It depends on the distance "
         "only, and is the same to the left and to the right.",
-        holds=all(rise and shape for _, rise, shape in found.values()),
+        holds=all(as_said for _, as_said in found.values()),
         picture=lambda path: curves(path, {f"d_model {d}, as part of k=0": (range(101), [v / by[0] for v in by])
-                                           for d, (by, _, _) in found.items()},
+                                           for d, (by, _) in found.items()},
                                     x="distance k", y="PE(p) . PE(p+k)", title="smaller the farther? with ripples"),
     )  # fmt: skip

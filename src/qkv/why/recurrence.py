@@ -6,9 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.why.chart import curves
+from qkv.look.curves import curves
+from qkv.models import count_parameters
 from qkv.why.claim import Measured, Row
-from qkv.why.instruments import influence, look, multi_head, places
+from qkv.why.instruments import influence, learn, look, multi_head, places
 
 HIDDEN, LENGTHS = 64, (10, 50, 100, 200)
 
@@ -158,8 +159,7 @@ def bottleneck() -> Measured:
         torch.manual_seed(1)
         model = Recall(attends=name.startswith("attention"))
         right = model.learn(steps=200)
-        size = sum(p.numel() for p in model.parameters())
-        rows.append((name, right, reach_of(model), size))
+        rows.append((name, right, reach_of(model), count_parameters(model)))
     (_, fixed, faint, _), (_, attended, strong, _) = rows
     return Measured(
         columns=("the answer is read from", "right answers", "gradient at first / at last word", "parameters"),
@@ -193,24 +193,19 @@ class Recall(nn.Module):
 
     def learn(self, steps: int) -> float:
         """The share of right answers on fresh sequences, after `steps` steps."""
-        optimiser = torch.optim.Adam(self.parameters(), lr=1e-2)
-        for _ in range(steps):
-            ids, asked = self.draw(64)
-            wanted = ids.gather(1, asked[:, None])[:, 0]
-            loss = F.cross_entropy(self(self.symbol(ids), asked), wanted)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-        ids, asked = self.draw(1000)
-        return float((self(self.symbol(ids), asked).argmax(-1) == ids.gather(1, asked[:, None])[:, 0]).float().mean())
+        learn(self, lambda: F.cross_entropy(*self.answers(64)), steps=steps)
+        given, wanted = self.answers(1000)
+        return float((given.argmax(-1) == wanted).float().mean())
 
-    def draw(self, rows: int) -> tuple[Tensor, Tensor]:
-        return torch.randint(self.symbols, (rows, self.length)), torch.randint(self.length, (rows,))
+    def answers(self, rows: int) -> tuple[Tensor, Tensor]:
+        """What it says of fresh sequences (rows, symbols), and what is right (rows,)."""
+        ids, asked = torch.randint(self.symbols, (rows, self.length)), torch.randint(self.length, (rows,))
+        return self(self.symbol(ids), asked), ids.gather(1, asked[:, None])[:, 0]
 
 
 def reach_of(model: Recall) -> float:
     """Asked for the first symbol: the gradient at the first word beside that at the last, over 64 sequences."""
-    ids, _ = model.draw(64)
+    ids = torch.randint(model.symbols, (64, model.length))
     x = model.symbol(ids).detach().requires_grad_()
     logits = model(x, torch.zeros(64, dtype=torch.long))
     (slope,) = torch.autograd.grad(logits.gather(1, ids[:, :1]).sum(), x)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from qkv.attention import Soft
-from qkv.why.chart import curves
+from qkv.look.curves import curves
 from qkv.why.claim import Measured, Row
 from qkv.why.instruments import apart, places, small
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from qkv.look.gallery.canvas import Given, Picture, check_ending
 from qkv.look.gallery.landscape import landscape
 from qkv.look.gallery.masks import bigbird, masks, xlnet
 from qkv.look.gallery.models import architecture, norms
@@ -10,6 +9,7 @@ from qkv.look.gallery.positions import gram, positions, rotations
 from qkv.look.gallery.sentences import heads, heat_map, jane, shopping
 from qkv.look.gallery.steps import qkv_steps, two_words
 from qkv.look.gallery.writing import decoding, seq2seq
+from qkv.look.picture import Given, Picture, check_ending
 
 __all__ = ["ANIMATIONS", "PICTURES", "Given", "Picture", "check_ending"]
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.look.gallery.canvas import Given, Picture, canvas, name
+from qkv.look.picture import Given, Picture, canvas, name
 
 LAYERS, WIDTH, SIDE, REACH = 12, 16, 15, 1.0
 STEPS = 150  # of training

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from qkv.attention import bigbird_blocks, causal, padding, permuted, prefix
-from qkv.look.gallery.canvas import Given, Picture, canvas, name
+from qkv.look.picture import Given, Picture, canvas, name
 from qkv.positions import Places
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from qkv.look.architecture import Box, boxes
-from qkv.look.gallery.canvas import Given, Picture, blank, boxed, canvas, name, table, write
+from qkv.look.picture import Given, Picture, boxed, canvas, sheet, table, write
 from qkv.models import PRESETS, Transformer, TransformerConfig
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ def architecture(given: Given) -> Picture:
         parts = boxes(given.translator.model)
     columns = [[box for box in parts if box.stack == "encoder"], [box for box in parts if box.stack != "encoder"]]
     tallest = max(map(len, columns))
-    figure = canvas(10, 0.62 * tallest + 1)
-    axes = figure.subplots()
-    blank(axes)
+    figure, axes = sheet(10, 0.62 * tallest + 1)
     for x, column in zip((0.25, 0.75), columns, strict=True):
         pillar(axes, x, column, tallest)
     top = (len(columns[0]) - 0.5) / (tallest + 0.5)
@@ -66,8 +64,6 @@ def norms(given: Given) -> Picture:
     tokens, width = [f"token {i + 1}" for i in range(6)], [str(i + 1) for i in range(8)]
     figure = canvas(14, 4)
     for axes, (title, values) in zip(figure.subplots(1, 3), shown.items(), strict=True):
-        table(axes, values, tokens, width, colours="RdBu", digits=1)
-        name(axes, title)
-    data = {"x": x, "layer_norm": layer, "batch_norm": batch}
+        table(axes, values, tokens, width, title=title, colours="RdBu", digits=1)
     means = {"row_means": layer.mean(dim=1), "column_means": batch.mean(dim=0)}
-    return Picture([figure], data | means)
+    return Picture([figure], {"x": x, "layer_norm": layer, "batch_norm": batch} | means)

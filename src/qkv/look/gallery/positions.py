@@ -1,21 +1,33 @@
-"""Pictures of sinusoidal positions: the table, its inner products, and the rotation between two places."""
+"""Sinusoidal positions: their table, its inner products, the rotation between two places; and pictures of them."""
 
 from types import SimpleNamespace
 
 import torch
 from torch import Tensor
 
-from qkv.look.gallery.canvas import Given, Picture, canvas, lined, table
-from qkv.positions import Places, Sinusoidal
+from qkv.look.picture import COLOURS, Given, Picture, canvas, lined, table
+from qkv.positions import Sinusoidal
 
 PLACES, WIDTH, SHIFT = 50, 128, 7
 
 
 def sinusoids(length: int, width: int, layout: str = "interleaved") -> Tensor:
-    """(T, D), as the model's own part computes them."""
-    sizes = SimpleNamespace(d_model=width, max_length=length, n_heads=1, head_width=width)
-    at = Places.span(0, length, torch.device("cpu"))
-    return Sinusoidal(sizes, layout=layout).embed(torch.zeros(length, width), at)
+    """(T, D) in float64, as the model's own part computes them."""
+    return Sinusoidal(SimpleNamespace(d_model=width, max_length=length), layout=layout).rows(length)
+
+
+def frequencies(width: int) -> Tensor:
+    """The angle by which each pair (sin, cos) turns from one place to the next, read off the table."""
+    one = sinusoids(2, width)[1]
+    return torch.atan2(one[0::2], one[1::2])
+
+
+def rotation(width: int, shift: int, *, sign: int = -1) -> Tensor:
+    """T(k) with PE(p + k) = T(k) PE(p): for each wave a block [[cos, sin], [-sin, cos]] of k times its frequency."""
+    angle = shift * frequencies(width)
+    blocks = torch.stack((angle.cos(), angle.sin(), sign * angle.sin(), angle.cos()), dim=-1).view(-1, 2, 2)
+    turn: Tensor = torch.block_diag(*blocks)
+    return turn
 
 
 def positions(given: Given) -> Picture:
@@ -27,8 +39,7 @@ def positions(given: Given) -> Picture:
     figure = canvas(11, 4.5)
     for axes, (title, values) in zip(figure.subplots(1, 2), layouts.items(), strict=True):
         table(axes, values, title=title, colours="RdBu")
-        lined(axes, "dimension", "place")
-        axes.grid(visible=False)
+        axes.set(xlabel="dimension", ylabel="place")
     return Picture([figure], {"layouts": list(layouts), "tables": list(layouts.values())})
 
 
@@ -39,21 +50,10 @@ def gram(given: Given) -> Picture:
     figure = canvas(10, 4.5)
     image, curve = figure.subplots(1, 2)
     table(image, products, title="PE(p) · PE(q), d = 128")
-    lined(image, "place q", "place p")
-    image.grid(visible=False)
-    curve.plot(products[0].tolist(), color="#1f6feb")
+    image.set(xlabel="place q", ylabel="place p")
+    curve.plot(products[0].tolist(), color=COLOURS[0])
     lined(curve, "distance k", "PE(p) · PE(p + k)")
     return Picture([figure], {"gram": products})
-
-
-def rotation(width: int, shift: int) -> Tensor:
-    """T(k) with PE(p + k) = T(k) PE(p): for each wave a block [[cos, sin], [-sin, cos]] of k times its frequency."""
-    blocks = []
-    for i in range(width // 2):
-        angle = torch.tensor(shift * 10000 ** (-2 * i / width), dtype=torch.float64)
-        blocks.append(torch.stack((torch.stack((angle.cos(), angle.sin())), torch.stack((-angle.sin(), angle.cos())))))
-    turn: Tensor = torch.block_diag(*blocks)
-    return turn
 
 
 def rotations(given: Given) -> Picture:

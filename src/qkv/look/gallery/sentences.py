@@ -5,8 +5,8 @@ from torch import Tensor
 
 from qkv.errors import InputError
 from qkv.look.explain import explain
-from qkv.look.gallery.canvas import COLOURS, Given, Picture, blank, boxed, canvas, lined, name, table, write
 from qkv.look.heatmap import compose
+from qkv.look.picture import COLOURS, Given, Picture, blank, boxed, canvas, lined, name, sheet, table, write
 from qkv.look.sentence import look_at
 
 ANIMAL = "The animal didn't cross the street because it was too tired"
@@ -28,8 +28,7 @@ def pointing(tokens: list[str], weights: Tensor) -> dict[str, int]:
     second = min(1, len(words) - 1)
     asked = words.index("it") if "it" in words else len(words) - 2
     wanted = next((words.index(noun) for noun in ("animal", "dog") if noun in words), second)
-    best = int(weights[:, :, asked, wanted].argmax())
-    layer, head = divmod(best, weights.size(1))
+    layer, head = divmod(int(weights[:, :, asked, wanted].argmax()), weights.size(1))
     return {"query": asked, "key": wanted, "layer": layer, "head": head}
 
 
@@ -54,9 +53,7 @@ def heads(given: Given) -> Picture:
     tokens, weights = encoder_weights(given, given.text or ANIMAL)
     found = pointing(tokens, weights)
     rows = weights[found["layer"], : len(COLOURS), found["query"]]  # (H, T)
-    figure = canvas(6, max(3.0, 0.34 * len(tokens)))
-    axes = figure.subplots()
-    blank(axes)
+    figure, axes = sheet(6, max(3.0, 0.34 * len(tokens)))
     height = [1 - (i + 0.5) / len(tokens) for i in range(len(tokens))]
     for head, row in enumerate(rows.tolist()):
         for y, weight in zip(height, row, strict=True):
@@ -84,15 +81,9 @@ def jane(given: Given) -> Picture:
     labels = [f"q⟨{third + 1}⟩·k⟨{j + 1}⟩, {word}" for j, word in enumerate(words)]
     values = torch.stack((dots, scores, weights))  # (3, S)
     by = "/ sqrt(d_k)" if score == "scaled scores" else steps[score].equation
-    table(
-        above,
-        values,
-        ["product", by, steps["weights"].equation.partition(",")[0]],
-        labels,
-        colours="RdBu",
-        spell=given.spell,
-    )
-    name(above, f"the query of “{words[third]}” against every key", spell=given.spell)
+    names = ["product", by, steps["weights"].equation.partition(",")[0]]
+    title = f"the query of “{words[third]}” against every key"
+    table(above, values, names, labels, title=title, colours="RdBu", spell=given.spell)
     above.tick_params(axis="x", rotation=90)
     below.bar(range(len(context)), context.tolist(), color=COLOURS[0])
     lined(below, "dimension", f"A⟨{third + 1}⟩ = Σ weights · v⟨j⟩")
@@ -105,9 +96,9 @@ def shopping(given: Given) -> Picture:
 
     Attention as a lookup (Graves et al. 2014, section 3.3.1; Vaswani et al. 2017, section 3.2), with three goods.
     """
-    goods, price = ["red shirt", "blue shirt", "red shoes"], torch.tensor([[20.0], [25.0], [60.0]]).double()
-    keys = torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]]).double()
-    query = torch.tensor([[1.0, 0.0, 1.0, 0.0]]).double()  # something red, a shirt
+    goods, price = ["red shirt", "blue shirt", "red shoes"], torch.tensor([[20], [25], [60]]).double()
+    keys = torch.tensor([[1, 0, 1, 0], [0, 1, 1, 0], [1, 0, 0, 1]]).double()
+    query = torch.tensor([[1, 0, 1, 0]]).double()  # something red, a shirt
     scores = query @ keys.T  # (1, 3)
     weights = scores.softmax(dim=-1)
     value = weights @ price
