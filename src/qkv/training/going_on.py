@@ -52,7 +52,7 @@ def unchanged(stored: Tree, before: Settings, asked: Tree, where: str) -> Settin
             there = getattr(new, key, None) if key else new
             if value != there and not (section == "training" and key in FREE):
                 if section == "objective":
-                    raise changed_objective(value, there)
+                    raise changed_objective(value, str(there))
                 raise changed(f"{section}.{key}" if key else section, value, there)
     return settings
 
