@@ -3,13 +3,13 @@
 import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from kit import some_pairs
+from kit import sizes, some_pairs
 from qkv.config import from_tree
 from qkv.data import Batch, RowsInMemory, Stream
 from qkv.models import MODELS, Model
@@ -144,8 +144,6 @@ CORPORA = {
 
 # -- a task with a model that learns it and the objective that asks for it, before any training ------------------------
 
-SIZES = {"d_model": 16, "d_ff": 24, "n_heads": 2, "layers": 1, "encoder_layers": 1, "decoder_layers": 1,
-         "d_embedding": 8, "d_hidden": 8, "d_arc": 8, "max_length": 300}  # fmt: skip
 LEARNERS = [(task, model) for task, kind in TASKS.items() for model in kind.models()]
 
 
@@ -168,10 +166,9 @@ def learner(name: str, architecture: str, place: Path, dropout: float = 0.0) -> 
     survey = Survey(task, {"train": [tiny.write(place, 24)], "valid": [], "test": []}, place, lambda _: None)
     tokenizer = learn_tokenizer(task.data, survey.sample)
     facts = task.facts(survey, tokenizer)
-    known = [field.name for field in fields(model.config_class)]
-    asked = {**SIZES, **tiny.model, "dropout": dropout, "word_dropout": dropout}
-    sizes = {key: value for key, value in asked.items() if key in known}
-    config: Any = from_tree(model.config_class, {**sizes, **task.fitting(sizes, tokenizer, facts)})
+    asked = sizes(architecture, **{**tiny.model, "dropout": dropout, "word_dropout": dropout})
+    asked.pop("vocab_size")
+    config: Any = from_tree(model.config_class, {**asked, **task.fitting(asked, tokenizer, facts)})
     facts |= task.bounds(config)
     torch.manual_seed(0)
     built = task.build(config, facts)

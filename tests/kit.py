@@ -5,7 +5,7 @@ import os
 import random
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from qkv.data import Batch, RowsInMemory
 from qkv.data.batches import collate
+from qkv.models import MODELS, Model
 from qkv.objectives import Asked
 from qkv.text.tokenizer import PAD, Tokenizer
 
@@ -68,6 +69,23 @@ def draw(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tens
 
 def close(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
     torch.testing.assert_close(found, expected, atol=atol, rtol=0)
+
+
+SIZES = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "n_heads": 2, "layers": 1, "encoder_layers": 1,
+         "decoder_layers": 1, "d_embedding": 8, "d_hidden": 8, "d_arc": 8, "max_length": 300, "dropout": 0.0,
+         "word_dropout": 0.0}  # fmt: skip
+
+
+def sizes(name: str, **settings: Any) -> dict[str, Any]:
+    """Tiny sizes for a model of MODELS, of those settings that it has."""
+    known = {field.name for field in fields(MODELS[name].config_class)}
+    return {key: value for key, value in {**SIZES, **settings}.items() if key in known}
+
+
+def tiny_model(name: str, **settings: Any) -> Model:
+    """A model of MODELS by its name, always with the same first weights."""
+    torch.manual_seed(0)
+    return MODELS[name](MODELS[name].config_class(**sizes(name, **settings)))
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

@@ -16,6 +16,7 @@ import torch
 
 from qkv.attention import ATTENTIONS
 from qkv.documents import FORMATS
+from qkv.layers import HEADS
 from qkv.models import MODELS, PRESETS, TransformerConfig
 from qkv.objectives import OBJECTIVES
 from qkv.positions import POSITIONS
@@ -36,6 +37,7 @@ TABLES: list[tuple[str, Mapping[str, Any]]] = [
     ("documents", FORMATS),
     ("positions", POSITIONS),
     ("attention", ATTENTIONS),
+    ("layers", HEADS),
     ("models", MODELS),
     ("models", PRESETS),
     ("objectives", OBJECTIVES),

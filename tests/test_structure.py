@@ -16,6 +16,7 @@ import torch
 from qkv import cli
 from qkv.attention import ATTENTIONS
 from qkv.config import build, read_toml
+from qkv.layers import HEADS
 from qkv.models import MODELS
 from qkv.objectives import OBJECTIVES
 from qkv.positions import POSITIONS
@@ -32,6 +33,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TABLES: dict[str, Mapping[str, Any]] = {
     "positions": POSITIONS,
     "attention": ATTENTIONS,
+    "layers": HEADS,
     "models": MODELS,
     "objectives": OBJECTIVES,
     "tasks": TASKS,

@@ -60,7 +60,7 @@ def test_out_of_training_the_best_key_is_taken(spec: str) -> None:
     assert not choices
 
 
-def test_what_was_drawn_is_told_with_its_probability_and_entropy() -> None:
+def test_what_was_drawn_is_kept_with_its_probability_and_entropy() -> None:
     q, k, v, at = draw(3, 4, 5)
     mask = torch.ones(3, 1, 4, 5, dtype=torch.bool)
     mask[1, :, :, 3:], mask[2, :, 2] = False, False
@@ -97,7 +97,7 @@ def test_a_share_of_the_batches_is_drawn_and_the_others_are_soft(sampling: float
     assert len(choices) == drawn
 
 
-def test_what_is_drawn_elsewhere_is_not_told() -> None:
+def test_what_is_drawn_elsewhere_is_not_kept() -> None:
     """Neither outside, nor in another list, nor in another thread."""
     q, k, v, at = draw(1, 2, 3)
     hard = part("hard(sampling=1.0)").train()

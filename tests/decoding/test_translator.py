@@ -16,7 +16,7 @@ from qkv.decoding.searcher import by_length
 from qkv.decoding.translator import longest_targets
 from qkv.errors import InputError
 from qkv.models import Transformer
-from qkv.text.sentences import split_to_fit
+from qkv.text.sentences import split_sentences, split_to_fit
 from qkv.text.tokenizer import EOS, RESERVED, Tokenizer
 
 TEXTS = ["the cat sat on the mat", "a dog ran in the park", "cats and dogs, rain and sun.", "Where is the cat?"]
@@ -87,10 +87,13 @@ class TestLongLines:
     def test_they_are_translated_in_parts_and_joined(self, make_model: Make) -> None:
         translator = Translator(make_model(len(TOKENIZER), end=3.0), TOKENIZER, {"longest_source": 12})
         text = "The cat sat. A dog ran. Where is the park? The sun, the rain and the cats are near the mat."
-        pieces = split_to_fit(text, lambda piece: len(TOKENIZER.encode(piece.strip())) <= 12)
+        assert len(split_sentences(text)) == 4
+        fits = lambda piece: len(TOKENIZER.encode(piece.strip())) <= 12  # noqa: E731
+        pieces = [piece for sentence in split_sentences(text) for piece in split_to_fit(sentence, fits)]
         (whole,) = translator.translate(text)
-        assert whole.parts == len(pieces) > 3
-        assert any(f"in {whole.parts} parts" in remark for remark in whole.remarks())
+        assert (whole.sentences, whole.parts) == (4, len(pieces))
+        assert len(pieces) > 4
+        assert any("which was translated in parts" in remark for remark in whole.remarks())
         alone = translator.translate(pieces)
         assert whole.text.split() == " ".join(line.text for line in alone).split()
         assert whole.score == pytest.approx(sum(line.score for line in alone) / len(alone), abs=1e-4)
@@ -103,15 +106,38 @@ class TestLongLines:
         translator = Translator(one_note(make_model, {letter: 5.0, EOS: 4.0}), TOKENIZER, about)
         (one,) = translator.translate(sentence, beam=1)
         (three,) = translator.translate(" ".join([sentence] * 3), beam=1)
-        assert (one.parts, three.parts) == (1, 3)
+        assert (one.parts, three.parts, three.sentences) == (1, 3, 3)
         assert one.text
         assert three.text == gap.join([one.text] * 3)
 
     def test_the_models_own_length_is_a_limit_too(self, make_model: Make) -> None:
         translator = Translator(make_model(len(TOKENIZER), end=3.0), TOKENIZER, {})
-        (found,) = translator.translate("the cat sat on the mat. " * 40)
-        assert found.parts > 1
+        (found,) = translator.translate("the cat sat on the mat and " * 40)
+        assert found.parts > found.sentences == 1
         assert translator.translate("the cat sat on the mat.")[0].parts == 1
+
+
+class TestSentences:
+    LINE = "The cat sat. A dog ran. Where is the cat?"
+
+    def test_each_is_translated_by_itself(self, translator: Translator) -> None:
+        sentences = split_sentences(self.LINE)
+        alone = translator.translate(sentences)
+        (found,) = translator.translate(self.LINE)
+        assert found.text.split() == " ".join(line.text for line in alone).split()
+        assert (found.sentences, found.parts, found.remarks()) == (3, 3, [])
+
+    def test_unless_the_line_is_to_stay_whole(self, translator: Translator) -> None:
+        (whole,) = translator.translate(self.LINE, split=False, beam=1)
+        (tokens,) = (
+            some[0].tokens for some in translator.engine.decode([TOKENIZER.encode(self.LINE)], [70], Search(beam=1))
+        )
+        assert whole.text == TOKENIZER.decode(tokens).strip()
+        assert (whole.sentences, whole.parts) == (1, 1)
+
+    def test_what_is_one_sentence_is_translated_as_ever(self, translator: Translator) -> None:
+        for text in ("z. B. the cat", "The cat, e.g. the dog, ran.", "No. 5 is a dog", "cat"):
+            assert translator.translate(text) == translator.translate(text, split=False)
 
 
 class TestLoops:

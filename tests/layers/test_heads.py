@@ -95,7 +95,7 @@ def test_dropout_is_for_training(spec: str, hidden: Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("classes(n=0)", "n=0"),
         ("tags(n=3, dropout=1.0)", "dropout=1.0"),
@@ -103,6 +103,6 @@ def test_dropout_is_for_training(spec: str, hidden: Tensor) -> None:
         ("clases(n=2)", "did you mean 'classes'"),
     ],
 )
-def test_a_head_that_cannot_be_is_refused(spec: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_a_head_that_cannot_be_is_refused(spec: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         head(spec)

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import batch, close
+from kit import batch, close, tiny_model
 from qkv.data import Place, generator
-from qkv.models import GPT2, GPT2Config
+from qkv.models import Model
 from qkv.objectives import Asked, CausalLM
 from qkv.objectives.causal_lm import documents
 from qkv.text.tokenizer import EOS, PAD
@@ -19,9 +19,8 @@ BATCH = batch([[5, 6, 7, EOS, 9, 4]], [[8, EOS, 3]])
 
 
 @pytest.fixture
-def model() -> GPT2:
-    torch.manual_seed(0)
-    return GPT2(GPT2Config(vocab_size=13, d_model=16, n_heads=2, layers=2, max_length=8, dropout=0.0))
+def model() -> Model:
+    return tiny_model("gpt2", vocab_size=13, layers=2)
 
 
 def prepared(**settings: Any) -> Asked:
@@ -37,7 +36,7 @@ def test_each_token_is_asked_for_after_those_before_it() -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_is_torchs_cross_entropy(model: GPT2, smoothing: float) -> None:
+def test_the_loss_is_torchs_cross_entropy(model: Model, smoothing: float) -> None:
     """torch spreads e over all V words: its e is V / (V - 1) times ours, which leaves the right word out."""
     asked = prepared(label_smoothing=smoothing)
     outputs = model(**asked.inputs)
@@ -53,7 +52,7 @@ def test_the_loss_is_torchs_cross_entropy(model: GPT2, smoothing: float) -> None
         close(ours, other)
 
 
-def test_what_a_model_read_beyond_the_labels_is_not_asked_for(model: GPT2) -> None:
+def test_what_a_model_read_beyond_the_labels_is_not_asked_for(model: Model) -> None:
     """As beside a task of its own, which reads the last token too."""
     asked = prepared()
     longer = model(BATCH.columns[0])
@@ -72,7 +71,7 @@ def test_documents_are_counted_as_a_loop_does(rows: list[list[int]]) -> None:
     assert documents(torch.tensor(rows)).tolist() == expected
 
 
-def test_documents_that_are_apart_do_not_see_each_other(model: GPT2) -> None:
+def test_documents_that_are_apart_do_not_see_each_other(model: Model) -> None:
     """What stands before a document may change, and nothing of the document's own predictions does."""
     asked = prepared(apart=True)
     assert asked.inputs["documents"].tolist() == [[0, 0, 0, 0, 1], [0, 0, 1, 1, 1]]

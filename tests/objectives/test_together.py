@@ -8,10 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kit import batch, close
+from kit import batch, close, tiny_model
 from qkv.data import Place, generator
 from qkv.errors import InputError
-from qkv.models import GPT2, GPT2Config
 from qkv.objectives import OBJECTIVES, Asked, CausalLM, Classes, Together, Translation, in_full, objective
 from qkv.objectives.together import terms
 
@@ -33,8 +32,7 @@ class Headed(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        torch.manual_seed(0)
-        self.body = GPT2(GPT2Config(vocab_size=13, d_model=16, n_heads=2, layers=1, max_length=8, dropout=0.0))
+        self.body = tiny_model("gpt2", vocab_size=13)
         self.head = nn.Linear(16, 2)
 
     def forward(self, ids: Tensor) -> Both:

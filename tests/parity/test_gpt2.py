@@ -145,15 +145,15 @@ def test_other_settings_of_theirs(activation: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "told"),
+    ("theirs", "message"),
     [
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True"),
         ({"activation_function": "mish"}, "'mish'"),
         ({"n_head": 5}, "not divisible by n_heads=5"),
     ],
 )
-def test_what_is_no_gpt2_is_refused(theirs: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_what_is_no_gpt2_is_refused(theirs: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         family.config(theirs)
 
 

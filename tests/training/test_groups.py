@@ -5,17 +5,16 @@ from typing import Any
 import pytest
 import torch
 
-from kit import same, weights
+from kit import same, tiny_model, weights
 from qkv.errors import InputError
-from qkv.models import GPT2, GPT2Config
+from qkv.models import Model
 from qkv.training.groups import Unfreezing, freeze, layers, parameter_groups
 from qkv.training.optimizers import build_optimizer
 from qkv.training.settings import TrainingConfig
 
 
-def gpt2() -> GPT2:
-    torch.manual_seed(0)
-    return GPT2(GPT2Config(vocab_size=20, d_model=8, n_heads=2, layers=3, max_length=9, dropout=0.0))
+def gpt2() -> Model:
+    return tiny_model("gpt2", layers=3)
 
 
 def level_of(name: str) -> int:

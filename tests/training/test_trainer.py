@@ -1,6 +1,7 @@
 """What may not change the course of training does not, to the bit; and a run ends where it is told to."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -10,10 +11,11 @@ from torch import Tensor
 
 from kit import same, weights
 from qkv import folder
-from qkv.data import Buckets
+from qkv.data import Batch, Buckets
 from qkv.models import Model
-from qkv.objectives import Translation
+from qkv.objectives import Asked, Translation
 from qkv.tasks.translation import PairsConfig, Translate
+from qkv.text.tokenizer import UNK
 from qkv.training.trainer import Trainer
 
 
@@ -138,6 +140,37 @@ def test_once_an_epoch_is_the_usual_time_to_validate(workshop: Any) -> None:
     trainer.run()
     per_epoch = trainer.batches.count(0)
     assert [event["step"] for event in workshop.named("valid")] == [per_epoch, 2 * per_epoch, 3 * per_epoch]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hiding(Translation):
+    """Each source token is hidden by chance, as a masked language model hides them; what was drawn is kept."""
+
+    drawn: list[float] = field(default_factory=list)
+
+    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
+        source = batch.columns[0]
+        chance = torch.rand(source.shape, generator=rng)
+        self.drawn.append(float(chance[0, 0]))
+        return super().prepare(replace(batch, columns=(source.masked_fill(chance < 0.2, UNK), batch.columns[1])), rng)
+
+
+def test_what_an_objective_draws_belongs_to_the_place(workshop: Any) -> None:
+    """Each batch has draws of its own, and a run that goes on makes those that it would have made."""
+
+    def run(out: str, steps: int, goes_on: bool = False) -> tuple[list[float], dict[str, Tensor]]:
+        trainer = workshop.trainer(out, steps=steps, accumulate=2)
+        trainer.objective = objective = Hiding()
+        assert trainer.resume() == goes_on
+        trainer.run()
+        return objective.drawn, weights(trainer.model)
+
+    drawn, whole = run("whole", 9)
+    assert len(set(drawn)) == len(drawn) == 18
+    first, _ = run("parts", 4)
+    rest, parts = run("parts", 9, goes_on=True)
+    assert [*first, *rest] == drawn
+    assert same(parts, whole)
 
 
 def test_every_pair_is_read_once_an_epoch(workshop: Any) -> None:

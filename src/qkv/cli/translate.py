@@ -35,6 +35,7 @@ def translate(
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     kind: Annotated[str | None, Parameter(name="--format")] = None,
     protect: Annotated[list[str] | None, PLAIN] = None,
+    whole_lines: Annotated[bool, PLAIN] = False,
     device: str = "cpu",
     engine: str = "lean",
 ) -> None:
@@ -83,6 +84,8 @@ def translate(
     protect
         A regular expression: what matches comes back byte for byte; may be given several times. The input is read as a
         whole, as with --format text. One that takes very long for some texts is your own: prefer simple ones.
+    whole_lines
+        Do not part a line into its sentences: for models that were trained on lines of several.
     device
         cpu, cuda or mps.
     engine
@@ -104,6 +107,7 @@ def translate(
         if is_whole:
             return give_texts(translator, kind or "text", text, output, how)
         return give_file(translator, Path(text[0]), output, how, json=json)
+    how["split"] = not whole_lines
     lines = translated(translator, input_chunks(text, "translated", "a sentence"), how)
     write = as_json if json else lambda line: as_text(line, n_best, scores)
     if output is None:
@@ -162,6 +166,7 @@ def score(
     lowercase: Annotated[bool, PLAIN] = False,
     as_paper: Annotated[bool, PLAIN] = False,
     confidence: Annotated[bool, PLAIN] = False,
+    whole_lines: Annotated[bool, PLAIN] = False,
     json: Annotated[bool, PLAIN] = False,
     device: str = "cpu",
     engine: str = "lean",
@@ -191,6 +196,8 @@ def score(
         Lower-cased Moses tokens, as papers on Multi30k print BLEU; not comparable with the default.
     confidence
         Add the 95 % interval by bootstrap.
+    whole_lines
+        Do not part a line into its sentences: for models that were trained on lines of several.
     json
         Print one JSON object.
     device
@@ -208,7 +215,7 @@ def score(
     translator = load_translator(model, device, engine=engine, own_process=True)
     source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
     pairs = list(read_pairs(list(files), source=source or None, target=target or None))
-    how = {"beam": beam, "alpha": alpha}
+    how = {"beam": beam, "alpha": alpha, "split": not whole_lines}
     texts = [line.text for line in translated(translator, chunks(pair.source for pair in pairs), how)]
     result = measure(
         texts, [pair.target for pair in pairs],

@@ -16,6 +16,7 @@ from qkv.decoding.translator import Scored, Translated, Translator
 from qkv.errors import InputError
 from qkv.models import EncoderDecoder, Model
 from qkv.text.normalise import normalise
+from qkv.text.sentences import split_sentences
 from qkv.text.tokenizer import BOS, EOS, Tokenizer
 
 
@@ -84,6 +85,8 @@ def trace(translator: Translator, text: str, **how: Any) -> Trace:
 
 def check_fits(translator: Translator, line: str) -> None:
     """Refuse what would be translated in parts: nothing can be looked into but one sentence."""
+    if (count := len(split_sentences(line))) > 1:
+        raise InputError(f"the text has {count} sentences, each translated by itself; look at one of them at a time")
     if not translator.fits(line):
         raise InputError(
             f"the text has {len(translator.tokenizer.encode(line))} tokens and would be translated in parts, since the "

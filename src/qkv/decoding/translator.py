@@ -11,7 +11,7 @@ from qkv.decoding.searcher import Searched, Searcher
 from qkv.models import Model
 from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
-from qkv.text.sentences import split_to_fit
+from qkv.text.sentences import split_sentences, split_to_fit
 from qkv.text.tokenizer import Tokenizer
 
 MORE = 50  # tokens that a translation may have more than its source (Vaswani et al. 2017, section 6.1)
@@ -31,15 +31,15 @@ class Translated:
     text: str
     score: float
     alternatives: list[Scored] = field(default_factory=list)  # the n best, this one first
-    parts: int = 1  # pieces that a too long line was cut into
+    sentences: int = 1  # each is translated by itself
+    parts: int = 1  # as many; more, if a sentence was too long for the model
     looped: bool = False  # the first attempt repeated itself; this is the second, without repetitions
     cut: bool = False  # the limit was reached before the model ended its sentence
 
     def remarks(self) -> list[str]:
         """What a person should know about this line."""
-        said = [f"was longer than the model's training sentences and was translated in {self.parts} parts"] * (
-            self.parts > 1
-        )
+        long = "has a sentence longer than those that the model was trained on, which was translated in parts"
+        said = [long] * (self.parts > self.sentences)
         said += ["ran in a loop at first and was decoded again without repetitions"] * self.looped
         return said + ["reached the length limit before its end"] * self.cut
 
@@ -71,24 +71,34 @@ class Translator:
     def engine(self, engine: Engine) -> None:
         self.searcher.engine = engine
 
-    def translate(self, texts: str | Sequence[str], *, workers: int | None = None, **how: Any) -> list[Translated]:
-        """Translate lines of text; `how` are the fields of Search: beam=5, n_best=3, sampling=True, top_p=0.9 ..."""
+    def translate(
+        self, texts: str | Sequence[str], *, split: bool = True, workers: int | None = None, **how: Any
+    ) -> list[Translated]:
+        """Translate lines of text; `how` are the fields of Search: beam=5, n_best=3, sampling=True, top_p=0.9 ...
+
+        A line of several sentences is translated sentence by sentence, unless `split` is False: most models have only
+        seen single ones, and leave out what comes after the first.
+        """
         check_keys(Search, how, "search")
         search = Search(**how)
         lines = [normalise(text) for text in ([texts] if isinstance(texts, str) else texts)]
-        pieces = [split_to_fit(line, self.fits) if line else [] for line in lines]
+        sentences = [split_sentences(line) if split else [line] * bool(line) for line in lines]
+        pieces = [
+            [piece for sentence in several for piece in split_to_fit(sentence, self.fits)] for several in sentences
+        ]
         sources = self.tokenizer.encode_batch([piece.strip() for parts in pieces for piece in parts])
         limits = longest_targets(sources, self.model.config.max_length)
         rows = [(line, part) for line, parts in enumerate(pieces) for part in range(len(parts))]
         found = iter(self.searcher.search(sources, limits, search, rows=rows, workers=workers))
-        return [self.join(parts, [next(found) for _ in parts]) for parts in pieces]
+        every = zip(sentences, pieces, strict=True)
+        return [self.join(len(several), [next(found) for _ in parts]) for several, parts in every]
 
     def fits(self, text: str) -> bool:
         return len(self.tokenizer.encode(text.strip())) <= self.longest
 
-    def join(self, parts: list[str], found: list[Searched]) -> Translated:
+    def join(self, sentences: int, found: list[Searched]) -> Translated:
         """The pieces of one line as one translation; alternative i is made of alternative i of each piece."""
-        if not parts:
+        if not found:
             return Translated("", 0.0, [Scored("", 0.0)])
         gap = "" if is_unspaced(str(self.about.get("target", ""))) else " "
         ranks = min(len(piece.hypotheses) for piece in found)
@@ -100,7 +110,7 @@ class Translator:
             ranked.append(Scored(normalise(gap.join(texts)), sum(h.score for h in chosen) / len(chosen)))
         first = [piece.hypotheses[0] for piece in found]
         looped, cut = any(piece.looped for piece in found), not all(hypothesis.ended for hypothesis in first)
-        return Translated(ranked[0].text, ranked[0].score, ranked, len(parts), looped, cut)
+        return Translated(ranked[0].text, ranked[0].score, ranked, sentences, len(found), looped, cut)
 
 
 def longest_targets(sources: list[list[int]], max_length: int) -> list[int]:

@@ -20,7 +20,7 @@ from qkv.models import Transformer
 from qkv.text.normalise import normalise
 
 Which = Literal["encoder", "decoder"]
-Seen = dict[str, Any]  # what went into and out of the parts of a block, by name; of several calls, the last
+Insides = dict[str, Any]  # what went into and out of the parts of a block, by name; of several calls, the last
 
 
 @torch.no_grad()
@@ -50,9 +50,9 @@ def explain(
 
 
 @contextmanager
-def watching(model: Transformer, stack: Stack, block: Block) -> Iterator[Seen]:
+def watching(model: Transformer, stack: Stack, block: Block) -> Iterator[Insides]:
     """Hooks on the parts of one block; they are gone afterwards."""
-    seen: Seen = {}
+    seen: Insides = {}
     attention = block.attention
     parts: dict[str, nn.Module] = {
         "embedding": model.source if stack is model.encoder else model.target,
@@ -84,7 +84,7 @@ def watching(model: Transformer, stack: Stack, block: Block) -> Iterator[Seen]:
             handle.remove()
 
 
-def read(seen: Seen, words: list[str]) -> list[Step]:
+def read(seen: Insides, words: list[str]) -> list[Step]:
     """From tokens to what the block reads."""
     embedded, with_place, x = seen["embedding"][1][0], seen["embedded"][1][0], seen["block"][0][0][0]  # (T, D)
     return [
@@ -94,7 +94,7 @@ def read(seen: Seen, words: list[str]) -> list[Step]:
     ]
 
 
-def attended(seen: Seen, block: Block, words: list[str], head: int) -> list[Step]:
+def attended(seen: Insides, block: Block, words: list[str], head: int) -> list[Step]:
     """Queries, keys, values, scores and weights of one head; then all heads together."""
     (q, k, v, at, mask, position), _ = seen["attend"]  # (1, H, T, K) each
     attend = block.attention.attend
@@ -139,7 +139,7 @@ def named(part: nn.Module, parts: Mapping[str, type[nn.Module]]) -> str:
     return next((name for name, kind in parts.items() if kind is type(part)), type(part).__name__)
 
 
-def finished(seen: Seen, block: Block, words: list[str]) -> list[Step]:
+def finished(seen: Insides, block: Block, words: list[str]) -> list[Step]:
     """The residuals, norms and the feed-forward network, in the order in which this block has them."""
     x, y = seen["block"][0][0][0], seen["feed_forward_residual"][0][0][0]  # what enters the block, and the network
     is_post = block.attention_residual.place == "post"

@@ -10,7 +10,7 @@ LAYERS, WIDTH, SIDE, REACH = 12, 16, 15, 1.0
 STEPS = 150  # of training
 
 
-class Deep(nn.Module):
+class TanhLayers(nn.Module):
     """Layers of tanh(x W), each with its input added to it or not."""
 
     def __init__(self, *, residual: bool) -> None:
@@ -42,7 +42,7 @@ def surface(*, residual: bool) -> Tensor:
     """Train on a toy task, then the loss at each point of the plane (SIDE, SIDE); the middle is what was found."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        model = Deep(residual=residual)
+        model = TanhLayers(residual=residual)
         x = torch.randn(128, WIDTH)
         wanted = x[:, 0] * x[:, 1]
         optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
