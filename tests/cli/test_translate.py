@@ -78,7 +78,7 @@ def test_six_hundred_lines_keep_their_places(qkv: Run, model: Path, tmp_path: Pa
         alone[line] for i, line in enumerate(lines) if i != 299
     ]
     assert written[299]
-    remark = "line 300 has a sentence longer than those that the model was trained on, which was translated in parts"
+    remark = "line 300 was longer than the model's training sentences and was translated in "
     assert [line for line in result.err.splitlines() if line.startswith(remark)]
     assert result.err.count("longer than") == 1
 

@@ -38,7 +38,7 @@ class Translated:
 
     def remarks(self) -> list[str]:
         """What a person should know about this line."""
-        long = "has a sentence longer than those that the model was trained on, which was translated in parts"
+        long = f"was longer than the model's training sentences and was translated in {self.parts} parts"
         said = [long] * (self.parts > self.sentences)
         said += ["ran in a loop at first and was decoded again without repetitions"] * self.looped
         return said + ["reached the length limit before its end"] * self.cut
