@@ -16,9 +16,8 @@ from starlette.testclient import TestClient
 from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.serving import ROUTES, Limits
-from qkv.serving.limits import ENVELOPE
+from qkv.serving.limits import ENVELOPE, Refusal
 from qkv.serving.reading import read
-from qkv.serving.refusal import Refusal
 from qkv.serving.server import summary
 from qkv.serving.service import COOKIE
 

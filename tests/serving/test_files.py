@@ -12,7 +12,7 @@ import pytest
 
 from qkv.serving import Limits
 from qkv.serving import uploads as module
-from qkv.serving.refusal import Refusal
+from qkv.serving.limits import Refusal
 from qkv.serving.uploads import PREFIX, Uploads, remove_left_over
 
 PAIR = {"source": "en", "target": "de"}

@@ -7,8 +7,7 @@ import pytest
 
 from qkv import InputError, Translator
 from qkv.serving import Glossary, Models, read_glossaries
-from qkv.serving.alignment import replace_aligned, rewritten
-from qkv.serving.glossary import Term, absent, count_of
+from qkv.serving.glossary import Term, absent, count_of, replace_aligned, rewritten
 from qkv.serving.server import summary
 
 PAIR = {"source": "en", "target": "de"}

@@ -309,12 +309,19 @@ def test_addresses_that_are_not_there(method: str, path: str, status: int, clien
 
 
 def test_other_sites_may_ask(client: TestClient) -> None:
-    before = client.options("/translate", headers={"Origin": "https://example.org"})
+    """As a browser does it: a question before the request, and its own origin with each."""
+    site = {"Origin": "https://example.org"}
+    question = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+    before = client.options("/translate", headers=site | question)
+    assert before.status_code == 200
     assert before.headers["access-control-allow-origin"] == "*"
     assert "Content-Type" in before.headers["access-control-allow-headers"]
-    after = client.post("/translate", json={"q": "dog.", **PAIR}, headers={"Origin": "https://example.org"})
+    after = client.post("/translate", json={"q": "dog.", **PAIR}, headers=site)
     assert after.headers["access-control-allow-origin"] == "*"
-    assert client.get("/nothing").headers["access-control-allow-origin"] == "*"
+    for path in ("/", "/nothing", "/api/models"):
+        answer = client.get(path, headers=site)
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert answer.headers["x-content-type-options"] == "nosniff", path
 
 
 def test_what_the_operator_protects_comes_back(serve: Any) -> None:

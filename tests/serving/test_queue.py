@@ -11,9 +11,9 @@ import pytest
 from qkv import InputError, Translated, Translator
 from qkv.decoding import Search
 from qkv.serving import Limits, Queue, Queued
+from qkv.serving.limits import Refusal
 from qkv.serving.metrics import Metrics
 from qkv.serving.queue import CHUNK, Job
-from qkv.serving.refusal import Refusal
 
 SOON = 30.0  # seconds
 

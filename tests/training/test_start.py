@@ -14,7 +14,7 @@ from qkv.errors import InputError
 TEXT = "".join(f"{n} dogs ran after {n * n} cats.\n" for n in range(150))
 PAIRS = [(f"{n} dogs ran", f"{n} Hunde liefen") for n in range(60)]
 SIZES = {"d_model": 16, "d_ff": 32, "n_heads": 2}
-FROM = {
+FROM: dict[str, dict[str, Any]] = {
     "lm": {"texts": [TEXT], "model": {"d_model": 16, "layers": 1, "n_heads": 2, "max_length": 32}},
     "translator": {"pairs": PAIRS, "model": {**SIZES, "encoder_layers": 1, "decoder_layers": 1}},
 }

@@ -20,7 +20,7 @@ class AttentionSizes(Sizes, Protocol):
     @property
     def attention_bias(self) -> bool: ...
 
-    joined: ClassVar[bool]  # whether q, k and v of a text come from one product: faster in training, rounded otherwise
+    fused: ClassVar[bool]  # whether faster kernels may be taken that round otherwise than those of older models
 
 
 class MultiHead(nn.Module):
@@ -32,12 +32,13 @@ class MultiHead(nn.Module):
 
     def __init__(self, c: AttentionSizes, *, attention: str = "", use: str = "encoder") -> None:
         super().__init__()
-        self.n_heads, self.joined, inner = c.n_heads, c.joined, c.n_heads * c.head_width
+        self.n_heads, self.fused, inner = c.n_heads, c.fused, c.n_heads * c.head_width
         self.query = nn.Linear(c.d_model, inner, bias=c.attention_bias)
         self.key = nn.Linear(c.d_model, inner, bias=c.attention_bias)
         self.value = nn.Linear(c.d_model, inner, bias=c.attention_bias)
         self.output = nn.Linear(inner, c.d_model, bias=c.attention_bias)
         self.attend = build_attention(attention or c.attention, c, use)
+        self.attend.always_fused = c.fused
 
     def forward(
         self,
@@ -65,9 +66,9 @@ class MultiHead(nn.Module):
         return joined
 
     def projected(self, x: Tensor) -> Sequence[Tensor]:
-        """q, k and v of x, each (B, T, H * K). A single token is not worth the joining of the weights."""
+        """q, k and v of x, each (B, T, H * K); if `fused`, by one product, unless x is a single token."""
         parts = (self.query, self.key, self.value)
-        if not self.joined or x.size(1) == 1:
+        if not self.fused or x.size(1) == 1:
             return [part(x) for part in parts]
         bias = torch.cat([part.bias for part in parts]) if self.query.bias is not None else None
         return F.linear(x, torch.cat([part.weight for part in parts]), bias).chunk(3, dim=-1)

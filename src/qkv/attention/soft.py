@@ -25,6 +25,7 @@ class Soft(nn.Module):
     """
 
     uses: ClassVar[tuple[str, ...]] = ("encoder", "decoder", "memory")  # where in a model it makes sense
+    always_fused: bool = False  # without a mask the fused kernel is faster however few keys there are
 
     def __init__(self, sizes: Sizes, *, score: str = "scaled_dot", dropout: float = 0.0) -> None:
         super().__init__()
@@ -45,7 +46,7 @@ class Soft(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, at: Places, mask: Tensor | None = None, position: Position = NO_POSITION
     ) -> Tensor:
         """The context (B, H, T, K), by whichever form is faster."""
-        is_short = q.device.type == "cpu" and k.size(-2) <= SHORT
+        is_short = q.device.type == "cpu" and k.size(-2) <= SHORT and not (self.always_fused and mask is None)
         if not self.can_fuse or position.has_value or is_short:
             return self.plain(q, k, v, at, mask, position)[0]
         return self.fused(q, k, v, at, mask, position)

@@ -7,43 +7,41 @@ from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qkv import __version__
 from qkv.errors import InputError
 from qkv.serving.api import ROUTES as API
 from qkv.serving.libre import ROUTES as LIBRE
+from qkv.serving.limits import Refusal
 from qkv.serving.openapi import describe
 from qkv.serving.reading import read
-from qkv.serving.refusal import Refusal
 from qkv.serving.service import COOKIE, Asked, Entry, Service, bearer
 from qkv.serving.static import ROUTES as STATIC
 
 ROUTES: list[Entry] = [*LIBRE, *API, *STATIC]
 HEADERS = {
-    b"access-control-allow-origin": b"*",
-    b"content-security-policy": b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
-    b"referrer-policy": b"no-referrer",
-    b"x-content-type-options": b"nosniff",
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
 }
-PREFLIGHT = {
-    "Access-Control-Allow-Methods": "GET, POST, OPTIONS",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type",
-    "Access-Control-Max-Age": "86400",
-}
+CORS = Middleware(
+    CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["Authorization", "Content-Type"],
+    max_age=86400,
+)  # fmt: skip
 log = logging.getLogger("qkv.serving")
 
 
 def make_app(service: Service) -> Starlette:
     """The ASGI application of a service, which whoever made it closes."""
     routes = [Route(entry.path, endpoint(service, entry), methods=[entry.method]) for entry in ROUTES]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: no_route})
+    app = Starlette(routes=routes, middleware=[CORS], exception_handlers={HTTPException: no_route})
     app.router.redirect_slashes = False
     app.state.description = describe(ROUTES, __version__, [served.name for served in service.models.served])
-    app.add_middleware(Door)
     return app
 
 
@@ -57,6 +55,7 @@ def endpoint(service: Service, entry: Entry) -> Callable[[Request], Awaitable[Re
         finally:
             service.active -= 1
             service.metrics.active.set(service.active)
+        response.headers.update(HEADERS)
         service.metrics.requests.labels(entry.path, str(response.status_code)).inc()
         service.metrics.seconds.labels(entry.path).observe(time.perf_counter() - started)
         return response
@@ -104,24 +103,4 @@ async def no_route(request: Request, error: Exception) -> Response:
         404: "there is nothing at this address; GET /spec lists what there is",
         405: f"{request.method} is not for this address; GET /spec says which method is",
     }.get(status, "the request cannot be answered")
-    return JSONResponse({"error": sentence}, status, getattr(error, "headers", None))
-
-
-class Door:
-    """Headers that every answer has, and the answer to a browser that asks before a request from another site."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *HEADERS.items()]
-            await send(message)
-
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-        elif scope["method"] == "OPTIONS":
-            await Response(status_code=204, headers=PREFLIGHT)(scope, receive, with_headers)
-        else:
-            await self.app(scope, receive, with_headers)
+    return JSONResponse({"error": sentence}, status, HEADERS | dict(getattr(error, "headers", None) or {}))

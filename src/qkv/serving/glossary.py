@@ -2,23 +2,25 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from qkv.decoding import Translated
-from qkv.decoding.alignment import Links
+from torch import Tensor
+
+from qkv.decoding import Translated, Translator
+from qkv.decoding.alignment import readout_of, word_attention, words_of
 from qkv.decoding.translator import Scored
 from qkv.errors import InputError
-from qkv.serving.alignment import replace_aligned
-from qkv.serving.metrics import Metrics
 from qkv.serving.models import Models
 from qkv.serving.queue import Queued
 from qkv.text import read_pairs
 from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
 
+Span = tuple[int, int]  # characters, from and up to
 WORDS = re.compile(r"\w+|[^\w\s]")
+CORE = re.compile(r"\w(?:.*\w)?")  # a word without the punctuation around it
 CHARACTERS = re.compile(r"\S")  # where no spaces part the words, every character may begin one
 
 
@@ -89,7 +91,8 @@ def count_of(term: str, text: str) -> int:
     return len(re.findall(f"{first}{re.escape(term)}{last}", text, re.IGNORECASE))
 
 
-class Glossed:
+@dataclass
+class Glossed(Queued):
     """A queued translator that keeps to a glossary.
 
     Where the model's own translation has not the term, the words that the decoder wrote while it attended to the source
@@ -97,27 +100,18 @@ class Glossed:
     strange word in the source spoils the words around it.
     """
 
-    def __init__(self, queued: Queued, glossary: Glossary | None, metrics: Metrics) -> None:
-        self.queued, self.metrics = queued, metrics
-        self.about, self.tokenizer, self.longest = queued.about, queued.tokenizer, queued.longest
-        self.glossary = glossary
-        self.asked: list[tuple[Term, bool]] = []  # each term that was met, and whether it was used
-
-    def align(self, pairs: list[tuple[str, str]]) -> list[Links]:
-        return self.queued.align(pairs)
-
-    def fits(self, text: str) -> bool:
-        return self.queued.fits(text)
+    glossary: Glossary | None = None
+    asked: list[tuple[Term, bool]] = field(default_factory=list)  # each term that was met, and whether it was used
 
     def translate(self, texts: str | Sequence[str], **how: Any) -> list[Translated]:
         lines = [normalise(text) for text in ([texts] if isinstance(texts, str) else texts)]
-        found = self.queued.translate(lines, **how)
+        found = super().translate(lines, **how)
         if self.glossary is None:
             return found
         met = {i: terms for i, line in enumerate(lines) if (terms := self.glossary.find(line))}
         wanting = {i: missing for i, terms in met.items() if (missing := absent(terms, found[i].text))}
         if wanting:
-            texts_now = self.queued.run(lambda: [self.put_in(lines[i], found[i].text, m) for i, m in wanting.items()])
+            texts_now = self.run(lambda: [self.put_in(lines[i], found[i].text, m) for i, m in wanting.items()])
             for i, text in zip(wanting, texts_now, strict=True):
                 first, *rest = found[i].alternatives
                 found[i] = replace(found[i], text=text, alternatives=[Scored(text, first.score), *rest])
@@ -125,12 +119,12 @@ class Glossed:
             lost = absent(terms, found[i].text)
             for term in terms:
                 self.asked.append((term, term not in lost))
-                self.metrics.terms.labels("no" if term in lost else "yes").inc()
+                self.queue.metrics.terms.labels("no" if term in lost else "yes").inc()
         return found
 
     def put_in(self, source: str, translation: str, missing: list[Term]) -> str:
         places = [((term.start, term.end), term.target) for term in missing]
-        return replace_aligned(self.queued.translator, source, translation, places)
+        return replace_aligned(self.translator, source, translation, places)
 
 
 def absent(terms: list[Term], text: str) -> list[Term]:
@@ -141,3 +135,50 @@ def absent(terms: list[Term], text: str) -> list[Term]:
         if count_of(target, text) < len(same):
             lost += same
     return sorted(lost, key=lambda term: term.start)
+
+
+def replace_aligned(translator: Translator, source: str, translation: str, parts: Sequence[tuple[Span, str]]) -> str:
+    """The translation with new words for some parts of the source; as it was, where attention cannot be read."""
+    sources, targets = words_of(translator, [source]), words_of(translator, [translation])
+    try:
+        (weights,) = word_attention(translator, sources, targets, readout_of(translator))  # (T, S) between words
+    except InputError:  # too long for the model, or a model without attention
+        return translation
+    columns, rows = ([match.span() for match in re.finditer(r"\S+", text)] for text in (source, translation))
+    free = [re.search(r"\w", translation[start:end]) is not None for start, end in rows]
+    changes: dict[Span, str] = {}
+    for (start, end), new in parts:
+        inside = [i for i, column in enumerate(columns) if column[0] < end and start < column[1]]
+        if inside and any(free):
+            first, last = run(weights, inside, free, [end - start for start, end in rows])
+            free[first : last + 1] = [False] * (last + 1 - first)
+            changes[rows[first][0], rows[last][1]] = new
+    return rewritten(translation, changes)
+
+
+def run(weights: Tensor, inside: list[int], free: list[bool], lengths: list[int]) -> tuple[int, int]:
+    """The free word that looked most at the part, with the neighbours that looked nowhere more than there.
+
+    Of more words than the part has, the longest: an article often looks at its noun, and stays.
+    """
+    looks = weights[:, inside].sum(dim=1).tolist()
+    mostly = [ok and where in inside for ok, where in zip(free, weights.argmax(dim=1).tolist(), strict=True)]
+    first = last = max(range(len(looks)), key=lambda i: looks[i] if free[i] else -1)
+    while first > 0 and mostly[first - 1]:
+        first -= 1
+    while last + 1 < len(looks) and mostly[last + 1]:
+        last += 1
+    size = min(len(inside), last - first + 1)
+    start = max(range(first, last - size + 2), key=lambda i: sum(lengths[i : i + size]))
+    return start, start + size - 1
+
+
+def rewritten(text: str, changes: dict[Span, str]) -> str:
+    for (start, end), new in sorted(changes.items(), reverse=True):
+        core = CORE.search(text, start, end)
+        if core is None:
+            continue
+        if not start and core[0][0].isupper():  # it begins the sentence
+            new = new[0].upper() + new[1:]
+        text = text[: core.start()] + new + text[core.end() :]
+    return text

@@ -1,6 +1,9 @@
-"""Language codes as clients of LibreTranslate write them: any case, its aliases, and a name for each."""
+"""Languages: codes as clients of LibreTranslate write them, a name for each, and which one a text is in."""
 
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
 
 from qkv.text.language import pick
 
@@ -21,6 +24,10 @@ ENGLISH = (
 )
 LONGEST = 40  # characters of a code, with all that BCP 47 may add to it
 NAMES = dict(pair.split("=") for pair in ENGLISH.split())
+# Unicode's categories of emoji, of what joins and colours them, and of space.
+EMOJI = {"So", "Sk", "Cf", "Mn", "Me", "Zs"}
+READ = 2000  # characters that are enough to tell; more only take time
+NOBODY = {"confidence": 0.0, "language": "en"}  # what LibreTranslate answers when it cannot tell
 
 
 def name_of(code: str) -> str:
@@ -43,3 +50,34 @@ def find(asked: str, codes: Iterable[str]) -> str | None:
             if code.casefold().replace("_", "-") == one.casefold():
                 return code
     return pick(codes, asked) if asked else None
+
+
+@cache
+def identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def detect(text: str, codes: Sequence[str]) -> list[dict[str, Any]]:
+    """The languages of `codes` that the text may be in, likeliest first; confidence is in per cent, among all 140.
+
+    A text in a language that is not among `codes` therefore gets one of them with a confidence near 0. Differs from
+    LibreTranslate, which spreads all its confidence over the languages that it has.
+    """
+    if not any(character.isalpha() for character in text):
+        return [dict(NOBODY)]
+    found: dict[str, float] = {}
+    for label, probability in identifier().rank(text[:READ]):
+        if code := find(label, codes):
+            found.setdefault(code, probability)
+    if not found or len(set(found.values())) == 1 < len(found):  # all alike: nothing in the text tells
+        return [dict(NOBODY)]
+    ranked = [{"confidence": round(100 * p, 1), "language": code} for code, p in found.items()]
+    return [one for one in ranked if one["confidence"]] or [dict(NOBODY)]
+
+
+def is_emoji(text: str) -> bool:
+    """Whether there is nothing to translate: only emoji and space, as LibreTranslate has it."""
+    kinds = {unicodedata.category(character) for character in text.strip()}
+    return "So" in kinds and kinds <= EMOJI

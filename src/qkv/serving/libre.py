@@ -11,10 +11,9 @@ from starlette.responses import JSONResponse, Response
 from qkv.decoding import Search
 from qkv.documents import FORMATS, translate_file, translate_html, translate_text
 from qkv.documents.format import Languages
-from qkv.serving.detect import detect, is_emoji
-from qkv.serving.languages import UNKNOWN, find, name_of
+from qkv.serving.languages import UNKNOWN, detect, find, is_emoji, name_of
+from qkv.serving.limits import Refusal
 from qkv.serving.models import Served
-from qkv.serving.refusal import Refusal
 from qkv.serving.service import Asked, Entry
 
 AUTO = "auto"

@@ -1,4 +1,4 @@
-"""What one request, one client and the whole server may ask for; every limit has a default."""
+"""What one request, one client and the whole server may ask for, each with a default; and the refusal of more."""
 
 from dataclasses import dataclass, fields
 
@@ -6,6 +6,14 @@ from qkv.errors import InputError
 
 BYTES_OF_A_CHARACTER = 12  # at most: a character beyond U+FFFF is two escapes in JSON, four %XX in a form
 ENVELOPE = 2**16  # bytes of a request that are neither text nor file: names, boundaries, settings
+
+
+class Refusal(Exception):  # noqa: N818 - being full is no error
+    """The status, the one sentence, and after how many seconds another try makes sense (0 for never)."""
+
+    def __init__(self, status: int, sentence: str, retry_after: int = 0) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence, self.retry_after = status, sentence, retry_after
 
 
 def share_of(places: int) -> int:

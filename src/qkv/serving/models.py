@@ -10,7 +10,7 @@ from qkv.decoding import Translator
 from qkv.errors import InputError, nearest
 from qkv.opening import load_translator
 from qkv.serving.languages import UNKNOWN, find, name_of
-from qkv.serving.refusal import Refusal
+from qkv.serving.limits import Refusal
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,8 @@ from qkv.config import check_keys
 from qkv.decoding import Search, Translated, Translator
 from qkv.decoding.alignment import Links, align
 from qkv.errors import InputError
-from qkv.serving.limits import Limits, share_of
+from qkv.serving.limits import Limits, Refusal, share_of
 from qkv.serving.metrics import Metrics
-from qkv.serving.refusal import Refusal
-from qkv.text.tokenizer import Tokenizer
 
 TOKENS = 1024  # of one turn: what comes meanwhile waits for about a second on one core
 WAIT = 0.005  # seconds in which others may join a turn that is not full
@@ -130,14 +128,14 @@ class Queue:
 
     def take(self, first: Job) -> list[tuple[Job, list[str]]]:
         """The sentences of the next turn, by job; jobs with something left go to the end of the queue."""
-        like = [job for job in self.jobs if isinstance(job, Job) and same(job, first) and job.waiting]
+        like = (job for job in self.jobs if isinstance(job, Job) and job.waiting)
+        round_of = deque(job for job in like if job.translator is first.translator and job.how == first.how)
         counts: Counter[Job] = Counter()
         tokens = 0
-        round_of = deque(like)
         while round_of and tokens < TOKENS:
             job = round_of.popleft()
             try:
-                tokens += length(job.translator.tokenizer, job.texts[job.taken + counts[job]])
+                tokens += len(job.translator.tokenizer.encode(job.texts[job.taken + counts[job]])) + 1
             except Exception as error:  # of this job alone: the thread goes on for the others
                 fail(job.answer, error)
                 counts.pop(job, None)
@@ -153,14 +151,6 @@ class Queue:
         self.jobs = deque(job for job in self.jobs if job not in ended and job not in counts)
         self.jobs.extend(job for job in counts if job not in ended)
         return turn
-
-
-def same(one: Job, other: Job) -> bool:
-    return one.translator is other.translator and one.how == other.how
-
-
-def length(tokenizer: Tokenizer, text: str) -> int:
-    return len(tokenizer.encode(text)) + 1
 
 
 def translate(turn: list[tuple[Job, list[str]]], metrics: Metrics) -> None:
@@ -221,15 +211,19 @@ def check_search(limits: Limits, how: Mapping[str, int | float | bool]) -> Searc
     return search
 
 
+@dataclass
 class Queued:
     """A translator whose sentences go through the queue, for one request; the rest is the translator's own."""
 
-    def __init__(
-        self, translator: Translator, queue: Queue, client: str, deadline: float, gone: threading.Event | None = None
-    ) -> None:
-        self.translator, self.queue, self.client, self.deadline = translator, queue, client, deadline
-        self.gone = gone or threading.Event()  # set when the client hangs up
-        self.about, self.tokenizer, self.longest = translator.about, translator.tokenizer, translator.longest
+    translator: Translator
+    queue: Queue
+    client: str
+    deadline: float
+    gone: threading.Event = field(default_factory=threading.Event)  # set when the client hangs up
+
+    def __post_init__(self) -> None:
+        own = self.translator
+        self.about, self.tokenizer, self.longest = own.about, own.tokenizer, own.longest
 
     def translate(self, texts: str | Sequence[str], **how: Any) -> list[Translated]:
         search = check_search(self.queue.limits, how)

@@ -6,12 +6,12 @@ from urllib.parse import parse_qsl
 
 import anyio
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from qkv.serving.limits import ENVELOPE, Limits
-from qkv.serving.refusal import Refusal
+from qkv.serving.limits import ENVELOPE, Limits, Refusal
 
 FIELDS = 100  # of a form
 FILES = "/translate_file"  # the only address to which a file may be sent, which takes longer
@@ -70,11 +70,7 @@ async def parts(request: Request, body: bytes) -> dict[str, Any]:
 
     try:
         found = await Request(request.scope, receive).form(max_files=1, max_fields=FIELDS, max_part_size=len(body))
-    except (MultiPartException, KeyError, ValueError):
-        raise Refusal(400, "Invalid request: the multipart form cannot be read; send a file and its fields") from None
-    except Exception as error:  # starlette gives its own 400 for a broken form
-        if getattr(error, "status_code", 500) != 400:
-            raise
+    except (HTTPException, MultiPartException, KeyError, ValueError):  # the first is starlette's own 400
         raise Refusal(400, "Invalid request: the multipart form cannot be read; send a file and its fields") from None
     return {name: value if isinstance(value, UploadFile) else line_feeds(value) for name, value in found.items()}
 

@@ -12,7 +12,7 @@ import uvicorn
 
 from qkv.errors import InputError
 from qkv.serving.app import make_app
-from qkv.serving.detect import identifier
+from qkv.serving.languages import identifier
 from qkv.serving.limits import ENVELOPE
 from qkv.serving.service import Service
 

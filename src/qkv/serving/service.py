@@ -17,11 +17,10 @@ from starlette.responses import Response
 from qkv.documents import Patterns
 from qkv.errors import InputError
 from qkv.serving.glossary import Glossary, Glossed
-from qkv.serving.limits import Limits, share_of
+from qkv.serving.limits import Limits, Refusal, share_of
 from qkv.serving.metrics import Metrics
 from qkv.serving.models import Models, Served
-from qkv.serving.queue import Queue, Queued
-from qkv.serving.refusal import Refusal
+from qkv.serving.queue import Queue
 from qkv.serving.suggestions import Suggestions
 from qkv.serving.uploads import Uploads
 
@@ -114,8 +113,8 @@ class Asked:
     def translator(self, served: Served, seconds: int = 0) -> Glossed:
         """The model through the queue, with the server's glossary."""
         deadline = self.started + (seconds or self.service.limits.seconds)
-        queued = Queued(served.translator, self.service.queue, self.client, deadline, self.gone)
-        return Glossed(queued, self.service.glossaries.get(served.name), self.service.metrics)
+        glossary = self.service.glossaries.get(served.name)
+        return Glossed(served.translator, self.service.queue, self.client, deadline, self.gone, glossary)
 
     async def alone(self, function: Callable[[], T]) -> T:
         """The function's result, with the models to itself."""

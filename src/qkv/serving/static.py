@@ -5,17 +5,16 @@ from pathlib import Path
 
 from starlette.responses import JSONResponse, Response
 
+from qkv.look.single import PAGE
 from qkv.serving.service import ABOUT_PAGE, Asked, Entry, Handle
 
-PAGE = Path(__file__).parent / "page"
 TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}  # on any OS
 
 
 def page_routes() -> list[Entry]:
     """A route for every file of the page: nothing else can be fetched, whatever an address says."""
-    files = {f"/{path.relative_to(PAGE).as_posix()}": path for path in sorted(PAGE.rglob("*")) if path.is_file()}
-    if "/index.html" in files:
-        files["/"] = files["/index.html"]
+    files = {f"/{path.name}": path for path in sorted(PAGE.iterdir())}
+    files["/"] = files["/index.html"]
     return [Entry("GET", address, file_of(path), ABOUT_PAGE, gives=type_of(path)) for address, path in files.items()]
 
 

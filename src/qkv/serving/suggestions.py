@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from qkv.errors import InputError
-from qkv.serving.refusal import Refusal
+from qkv.serving.limits import Refusal
 
 LARGEST = 64 * 2**20  # bytes: beyond, the file is full
 

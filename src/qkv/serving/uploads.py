@@ -13,8 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from qkv.serving.limits import Limits, share_of
-from qkv.serving.refusal import Refusal
+from qkv.serving.limits import Limits, Refusal, share_of
 
 PREFIX = "qkv-serve-"
 KEPT = 1800  # seconds that a translated file waits to be fetched
@@ -101,20 +100,14 @@ def remove_left_over(place: Path) -> None:
     for folder in place.glob(f"{PREFIX}*"):
         match = re.match(rf"{PREFIX}(\d{{1,9}})-", folder.name)
         with suppress(OSError):
-            if (
-                match
-                and not folder.is_symlink()
-                and folder.stat().st_uid == os.getuid()
-                and not is_alive(int(match[1]))
-            ):
+            is_ours = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
+            if match and is_ours and not is_alive(int(match[1])):
                 shutil.rmtree(folder)
 
 
 def is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:  # it may be somebody else's
+        return not isinstance(error, ProcessLookupError)
     return True

@@ -7,6 +7,7 @@ import random
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -157,7 +158,14 @@ class Corpus:
         self.folder, self.facts = folder, dict(tree["facts"])
         self.digests: dict[str, str] = tree["digests"]
         self.tokenizer = Tokenizer.load(folder / "tokenizer.json")
-        self.train, self.valid = (RowsOnDisk.open(folder / name, self.tokenizer.fingerprint) for name in PARTS[:2])
+
+    @cached_property
+    def train(self) -> RowsOnDisk:
+        return RowsOnDisk.open(self.folder / "train", self.tokenizer.fingerprint)
+
+    @cached_property
+    def valid(self) -> RowsOnDisk:
+        return RowsOnDisk.open(self.folder / "valid", self.tokenizer.fingerprint)
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":

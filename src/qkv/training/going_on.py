@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
-from qkv.config import Tree, merge
+from qkv.config import Tree, merge, parse_call
 from qkv.errors import InputError
 from qkv.tasks import Corpus
 from qkv.tasks.corpus import MEMORY, digest
@@ -51,8 +51,20 @@ def unchanged(stored: Tree, before: Settings, asked: Tree, where: str) -> Settin
         for key, value in vars(old).items() if hasattr(old, "__dict__") else [("", old)]:
             there = getattr(new, key, None) if key else new
             if value != there and not (section == "training" and key in FREE):
+                if section == "objective":
+                    raise changed_objective(value, str(there))
                 raise changed(f"{section}.{key}" if key else section, value, there)
     return settings
+
+
+def changed_objective(before: str, now: str) -> InputError:
+    """Of one objective with other options, which option."""
+    try:
+        (old, had), (new, has) = parse_call(before), parse_call(now)
+    except InputError:  # a sum
+        return changed("objective", before, now)
+    key = next((key for key in had if had[key] != has.get(key)), "") if old == new else ""
+    return changed(f"objective.{key}", had[key], has.get(key)) if key else changed("objective", before, now)
 
 
 def changed(name: str, before: Any, now: Any) -> InputError:
