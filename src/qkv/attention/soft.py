@@ -10,6 +10,7 @@ from qkv.attention.masks import causal
 from qkv.attention.scores import SCORES, ScaledDot
 from qkv.config import build
 from qkv.errors import InputError
+from qkv.kernels import causal_attention
 from qkv.positions import NO_POSITION, Places, Position, Sizes
 
 SHORT = 64  # keys up to which the plain form is faster on a CPU: 1.7 times at 15 keys, forward and backward
@@ -31,6 +32,7 @@ class Soft(nn.Module):
         if not 0 <= dropout < 1:
             raise InputError(f"the dropout of an attention must be at least 0 and below 1, not {dropout}")
         self.score, self.dropout = build(SCORES, score, sizes), dropout
+        self.fast = False  # see kernels.py
         self.can_fuse = type(self).choose is Soft.choose and type(self.score) is ScaledDot
 
     def region(self, at: Places) -> Tensor | None:
@@ -56,6 +58,8 @@ class Soft(nn.Module):
         """By torch's fused kernel: the weights never stand in memory."""
         bias, dropout = position.score(q, k, at), self.dropout if self.training else 0.0
         if mask is None and at.causal and bias is None and q.size(-2) == k.size(-2) and self.region(at) is None:
+            if self.fast and self.training and not dropout:
+                return causal_attention(q, k, v)
             return F.scaled_dot_product_attention(q, k, v, None, dropout, is_causal=True)
         mask = self.visible(at, mask)
         if bias is not None and mask is not None:

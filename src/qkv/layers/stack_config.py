@@ -30,7 +30,7 @@ class StackConfig:
     attention_bias: bool = setting(False, "biases in the attention projections (fairseq and Marian have them)")
     max_length: int = setting(1024, "longest sentence in tokens that the model takes")
 
-    joined: ClassVar[bool] = False  # see MultiHead
+    fast: ClassVar[bool] = False  # whether training takes forms that are faster and round otherwise: see kernels.py
     COUNTS: ClassVar[tuple[str, ...]] = ("vocab_size", "d_model", "n_heads", "max_length")  # at least 1 of each
     SHARES: ClassVar[tuple[str, ...]] = ("dropout", "activation_dropout")
 

@@ -35,7 +35,7 @@ class GPT2Config(StackConfig):
     max_length: int = setting(1024, "the context: longest text in tokens that the model takes")
     layers: int = setting(12, "blocks")
 
-    joined = True
+    fast = True
     COUNTS = (*StackConfig.COUNTS, "layers")
 
 
