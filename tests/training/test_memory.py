@@ -53,7 +53,8 @@ if sys.argv[1] == "keep":
 def step():
     for _ in range(3):
         torch.ones(2**23).add_(1)   # 32 MB, freed at once
-step()
+for _ in range(5):
+    step()                          # until the heap has found its shape
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(10):
     step()
