@@ -72,6 +72,15 @@ def test_every_module_says_what_it_is_for(name: str) -> None:
     assert about.split("\n")[0].strip(), f"{name} has no docstring"
 
 
+def test_a_class_name_stands_for_one_thing() -> None:
+    named: dict[str, list[str]] = {}
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                named.setdefault(node.name, []).append(name)
+    assert {name: files for name, files in named.items() if len(files) > 1} == {}
+
+
 def test_no_file_is_a_drawer_for_anything() -> None:
     parts = {part.removesuffix(".py") for name in SOURCES for part in Path(name).parts}
     assert not parts & {"utils", "util", "helpers", "helper", "common", "misc"}

@@ -99,6 +99,10 @@ def test_without_a_mask_a_causal_attention_hides_the_future_itself(spec: str, le
     attend, x = attention(spec, "decoder"), draw(B, length, D)
     at = Places.span(0, length, CPU, causal=True)
     close(attend(x, at), attend(x, at, mask=causal(at)))
+    place = torch.randperm(length, generator=torch.Generator().manual_seed(2))  # tokens that do not stand in order
+    for places in (place, place.expand(B, length)):
+        elsewhere = Places(query=places, key=places, causal=True)
+        close(attend(x, elsewhere), attend(x, elsewhere, mask=causal(elsewhere)))
 
 
 @pytest.mark.parametrize("spec", fitting("decoder"))

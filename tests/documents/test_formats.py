@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from qkv.documents import FORMATS, Report, translate_file
+from qkv.documents import FORMATS, FileReport, translate_file
 from qkv.documents.format import Languages
 from qkv.documents.plain import PlainText
 from qkv.errors import InputError
@@ -204,7 +204,7 @@ def files(both: Both, name: str) -> tuple[bytes, bytes]:
     return before.encode(), after.encode()
 
 
-def run(translator: Any, folder: Path, suffix: str, data: bytes) -> tuple[Report, bytes]:
+def run(translator: Any, folder: Path, suffix: str, data: bytes) -> tuple[FileReport, bytes]:
     (folder / f"a{suffix}").write_bytes(data)
     report = translate_file(translator, folder / f"a{suffix}", folder / f"b{suffix}")
     return report, (folder / f"b{suffix}").read_bytes()
@@ -445,4 +445,4 @@ def test_places(upper: Any, tmp_path: Path) -> None:
         translate_file(upper, tmp_path / "a.txt", tmp_path / "b.txt")
     report = translate_file(upper, tmp_path / "a.txt", tmp_path / "c.bin", name="a.md")
     assert (tmp_path / "c.bin").read_text() == "HELLO"
-    assert report == Report(1, 0, [])
+    assert report == FileReport(1, 0, [])

@@ -112,13 +112,9 @@ def test_examples_in_memory_train_the_model_of_their_file(task: str, shape: str,
     tiny, examples = CORPORA[task], as_file(task, tmp_path)
     kind = TASKS[task]
     fields = [*kind(kind.data_class()).fields]
-    if shape == "dicts" and len(fields) == 1:
-        pytest.skip("an example of one field is given as it is")
-    given = {
-        "list": lambda: list(examples()),
-        "generator": examples,
-        "dicts": lambda: [dict(zip(reversed(fields), reversed(one), strict=True)) for one in examples()],
-    }[shape]()
+    # An example of one field is given as it is, in whatever shape.
+    named = [dict(zip(reversed(fields), reversed(one), strict=True)) if len(fields) > 1 else one for one in examples()]
+    given = {"list": lambda: list(examples()), "generator": examples, "dicts": lambda: named}[shape]()
     qkv.train(**{kind.shape: given}, out=tmp_path / "memory", **tiny.settings())
     qkv.train(tiny.write(tmp_path), task=task, out=tmp_path / "file", **tiny.settings())
     assert same(state(tmp_path / "memory"), state(tmp_path / "file"))

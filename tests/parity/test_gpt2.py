@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import GPT2Config as TheirConfig
 from transformers import GPT2LMHeadModel
 
+from qkv.attention import recording
 from qkv.convert.families import gpt2 as family
 from qkv.errors import InputError
 from qkv.folder import fill
@@ -65,6 +66,16 @@ def test_every_hidden_state_and_the_logits(dtype: torch.dtype, atol: float, leng
     for mine, other in zip(found, expected.hidden_states, strict=True):
         assert difference(mine, other) <= atol
     assert difference(ours(ids).logits, expected.logits) <= atol
+
+
+def test_every_map_of_attention() -> None:
+    (theirs, ours), ids = twins(), draw()
+    expected = theirs(ids, output_attentions=True).attentions
+    with recording(ours) as maps:
+        ours(ids)
+    assert len(maps) == len(expected) == LAYERS
+    for layer, weights in enumerate(expected):
+        assert difference(maps[f"decoder.blocks.{layer}.attention"], weights) <= 1e-5
 
 
 @pytest.mark.parametrize("length", LENGTHS)

@@ -54,7 +54,7 @@ def again(begun: tuple[Path, dict[str, Any]], tmp_path: Path) -> Again:
         ({"training": {"learning_rate": 0.5}}, "began with training.learning_rate = 0.01, now it is 0.5"),
         ({"training": {"schedule": "noam"}}, "began with training.schedule = 'inverse_square_root(warmup=20)'"),
         ({"training": {"precision": "bfloat16"}}, "began with training.precision = 'float32'"),
-        ({"objective": {"label_smoothing": 0.0}}, 'began with objective = "translation(label_smoothing=0.1, '),
+        ({"objective": {"label_smoothing": 0.0}}, "began with objective.label_smoothing = 0.1, now it is 0.0"),
         ({"source": "fr"}, "began with data.source = 'en', now it is 'fr'"),
         ({"valid": ["other.tsv"]}, r"began with valid = [], now it is ['other.tsv']"),
         ({"test": ["other.tsv"]}, r"began with test = [], now it is ['other.tsv']"),

@@ -56,7 +56,8 @@ class Soft(nn.Module):
     ) -> Tensor:
         """By torch's fused kernel: the weights never stand in memory."""
         bias, dropout = position.score(q, k, at), self.dropout if self.training else 0.0
-        if mask is None and at.causal and bias is None and q.size(-2) == k.size(-2) and self.region(at) is None:
+        is_triangle = mask is None and at.causal and q.size(-2) == k.size(-2) and at.in_order
+        if is_triangle and bias is None and self.region(at) is None:
             return F.scaled_dot_product_attention(q, k, v, None, dropout, is_causal=True)
         mask = self.visible(at, mask)
         if bias is not None and mask is not None:

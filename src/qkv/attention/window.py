@@ -30,7 +30,7 @@ class Near(Soft):
     ) -> Tensor:
         T, keys = q.size(-2), (2 + self.after) * self.size
         has_score = type(position).score is not Position.score  # such a score is for all pairs, and is added to all
-        if k.size(-2) != T or keys >= T or has_score or at.query.dim() > 1:
+        if k.size(-2) != T or keys >= T or has_score or not at.in_order:
             return super().fused(q, k, v, at, mask, position)
         blocks = -(-T // self.size)
         here = torch.arange(blocks * self.size, device=q.device).view(blocks, self.size)

@@ -1,17 +1,17 @@
 """Documents: whole texts and files translated, with everything that is not language kept as it is."""
 
-from qkv.documents.file import FORMATS, Report, translate_file
+from qkv.documents.file import FORMATS, FileReport, translate_file
 from qkv.documents.format import Format
 from qkv.documents.html import translate_html
 from qkv.documents.protect import Patterns, compiled
-from qkv.documents.text import Translation, translate_text
+from qkv.documents.text import TranslatedText, translate_text
 
 __all__ = [
     "FORMATS",
+    "FileReport",
     "Format",
     "Patterns",
-    "Report",
-    "Translation",
+    "TranslatedText",
     "compiled",
     "translate_file",
     "translate_html",

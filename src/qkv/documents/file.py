@@ -37,7 +37,7 @@ LARGEST = 2**26  # bytes of a file; a document is in memory as a whole
 
 
 @dataclass(frozen=True)
-class Report:
+class FileReport:
     """What was done with a file."""
 
     translated: int  # segments with words in them
@@ -53,7 +53,7 @@ def translate_file(
     name: str | None = None,
     protect: Patterns = (),
     **how: Any,
-) -> Report:
+) -> FileReport:
     """Translate one file into another of the same format, which is known by how `name` ends, or else the source's."""
     name = name or source.name
     kind = format_of(name)
@@ -66,7 +66,7 @@ def translate_file(
     write(target, document.write(best))
     remarks = [f"segment {number} {said}" for number, one in enumerate(done, start=1) for said in one.remarks]
     translated = sum(one is not None for one in best)
-    return Report(translated, document.kept + len(best) - translated, document.remarks + remarks)
+    return FileReport(translated, document.kept + len(best) - translated, document.remarks + remarks)
 
 
 def format_of(name: str) -> type[Format]:

@@ -12,7 +12,7 @@ from qkv.documents.format import Languages, TextFormat, edited
 from qkv.documents.protect import Patterns
 from qkv.documents.segment import Kind, Mark, Parts, Translates
 from qkv.documents.tags import ENTITY, Tag, scan
-from qkv.documents.text import Translation
+from qkv.documents.text import TranslatedText
 from qkv.documents.translate import translate_segments
 
 PHRASE = "a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark nobr output q ruby rb rp rt s small"
@@ -39,7 +39,7 @@ def translate_html(translator: Translates, html: list[str], *, protect: Patterns
 
 def translate_pages(
     translator: Translates, html: list[str], *, protect: Patterns = (), **how: Any
-) -> list[Translation]:
+) -> list[TranslatedText]:
     """The same, with what is to be said about the sentences."""
     # A byte order mark, since whatever a text declares, it is text already.
     data = [codecs.BOM_UTF8 + text.encode("utf-8", "surrogatepass") for text in html]
@@ -49,7 +49,7 @@ def translate_pages(
     for page in pages:
         own = [next(done) for _ in page.segments]
         text = page.write([one.ranked[0] if one.ranked else None for one in own]).decode("utf-8-sig")
-        results.append(Translation(text, [text], [remark for one in own for remark in one.remarks]))
+        results.append(TranslatedText(text, [text], [remark for one in own for remark in one.remarks]))
     return results
 
 

@@ -9,7 +9,7 @@ from qkv.documents.translate import translate_segments
 
 
 @dataclass(frozen=True)
-class Translation:
+class TranslatedText:
     """A whole text, translated."""
 
     text: str
@@ -19,11 +19,11 @@ class Translation:
 
 def translate_text(
     translator: Translates, texts: list[str], *, protect: Patterns = (), **how: Any
-) -> list[Translation]:
+) -> list[TranslatedText]:
     """Texts of any lines; placeholders, addresses, code, emoji and matches of `protect` come back byte for byte."""
     done = translate_segments(translator, [[text] for text in texts], protect, **how)
     results = []
     for text, one in zip(texts, done, strict=True):
         ranked = [text] if one.ranked is None else [code_of(parts) for parts in one.ranked]
-        results.append(Translation(ranked[0], ranked, one.remarks))
+        results.append(TranslatedText(ranked[0], ranked, one.remarks))
     return results

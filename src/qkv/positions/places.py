@@ -41,6 +41,11 @@ class Places:
         return cls(query=key[:, key.size(1) - queries :], key=key, **more)
 
     @property
+    def in_order(self) -> bool:
+        """Whether each query stands behind the one before it, alike in all rows: a mask of places is a triangle."""
+        return self.query.dim() == 1 and bool((self.query.diff() > 0).all())
+
+    @property
     def distance(self) -> Tensor:
         """How far before a query each key stands: (T, S), or (B, 1, T, S) where rows differ."""
         if self.query.dim() == self.key.dim() == 1:

@@ -23,7 +23,7 @@ from qkv.serving.languages import name_of
 from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, texts_of
 from qkv.serving.models import Served
 from qkv.serving.queue import check_search
-from qkv.serving.service import Asked, Entry
+from qkv.serving.service import Endpoint, Visit
 from qkv.text.normalise import normalise
 
 PARTS = {
@@ -70,11 +70,11 @@ def about(served: Served) -> dict[str, Any]:
     return model_view(served.translator) | own | names
 
 
-async def models(asked: Asked) -> Response:
+async def models(asked: Visit) -> Response:
     return JSONResponse({"models": [about(served) for served in asked.service.models.served]})
 
 
-def chosen(asked: Asked, wish: TranslateAndLook, text: str) -> Served | None:
+def chosen(asked: Visit, wish: TranslateAndLook, text: str) -> Served | None:
     """The model that was named; else the one for the pair, with the first model's target where none is given."""
     models = asked.service.models
     if wish.model is not None:
@@ -83,7 +83,7 @@ def chosen(asked: Asked, wish: TranslateAndLook, text: str) -> Served | None:
     return model_for(asked, language, wish.target or models.served[0].target)
 
 
-async def translate(asked: Asked) -> Response:
+async def translate(asked: Visit) -> Response:
     wish = from_tree(TranslateAndLook, asked.values, "request")
     texts, _ = texts_of(asked)
     how = {"beam": wish.beam, "alpha": wish.alpha, "n_best": wish.n_best}
@@ -112,7 +112,7 @@ def wished(found: dict[str, Any], wish: TranslateAndLook) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key not in left_out}
 
 
-def translated(asked: Asked, served: Served, text: str, how: dict[str, Any]) -> dict[str, Any]:
+def translated(asked: Visit, served: Served, text: str, how: dict[str, Any]) -> dict[str, Any]:
     """The short form: no look inside, any number of lines, through the queue with everybody else's."""
     translator = asked.translator(served)
     found = translate_text(translator, [text], protect=asked.service.protect, **how)[0]
@@ -125,7 +125,7 @@ def translated(asked: Asked, served: Served, text: str, how: dict[str, Any]) -> 
     }
 
 
-def unglossed(asked: Asked, served: Served, text: str) -> list[str]:
+def unglossed(asked: Visit, served: Served, text: str) -> list[str]:
     """What to say of a look inside: it shows what the model itself wrote, so no glossary has changed it."""
     glossary = asked.service.glossaries.get(served.name)
     terms = {f"{term.source}: {term.target}": None for term in glossary.find(normalise(text))} if glossary else {}
@@ -136,25 +136,25 @@ def plain(text: str, translation: str) -> dict[str, Any]:
     return {"model": None, "text": text, "translation": translation, "alternatives": [], "remarks": [], "glossary": []}
 
 
-def served_at(asked: Asked) -> Served:
+def served_at(asked: Visit) -> Served:
     return asked.service.models.named(asked.request.path_params["name"])
 
 
-async def positions(asked: Asked) -> Response:
+async def positions(asked: Visit) -> Response:
     served = served_at(asked)
     return JSONResponse(await asked.alone(lambda: positions_view(served.translator)))
 
 
-async def architecture(asked: Asked) -> Response:
+async def architecture(asked: Visit) -> Response:
     return JSONResponse(architecture_view(served_at(asked).translator))
 
 
-async def curves(asked: Asked) -> Response:
+async def curves(asked: Visit) -> Response:
     served = served_at(asked)
     return JSONResponse(await asked.thread(lambda: curves_view(served.folder)))
 
 
-async def explain(asked: Asked) -> Response:
+async def explain(asked: Visit) -> Response:
     wish = from_tree(Explain, asked.values, "request")
     text = bounded(asked, field(asked, "q"))
     served = asked.service.models.served[0] if wish.model is None else asked.service.models.named(wish.model)
@@ -163,10 +163,10 @@ async def explain(asked: Asked) -> Response:
 
 
 ROUTES = [
-    Entry("GET", "/api/models", models, "The models of this server."),
-    Entry("GET", "/api/models/{name}/positions", positions, "The position encodings of a model."),
-    Entry("GET", "/api/models/{name}/architecture", architecture, "The boxes that a model is made of."),
-    Entry("GET", "/api/models/{name}/curves", curves, "How its training went."),
-    Entry("POST", "/api/translate", translate, "Translate, and look inside.", TranslateAndLook),
-    Entry("POST", "/api/explain", explain, "One head of one block, computed step by step.", Explain),
+    Endpoint("GET", "/api/models", models, "The models of this server."),
+    Endpoint("GET", "/api/models/{name}/positions", positions, "The position encodings of a model."),
+    Endpoint("GET", "/api/models/{name}/architecture", architecture, "The boxes that a model is made of."),
+    Endpoint("GET", "/api/models/{name}/curves", curves, "How its training went."),
+    Endpoint("POST", "/api/translate", translate, "Translate, and look inside.", TranslateAndLook),
+    Endpoint("POST", "/api/explain", explain, "One head of one block, computed step by step.", Explain),
 ]

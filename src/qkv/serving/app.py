@@ -20,10 +20,10 @@ from qkv.serving.libre import ROUTES as LIBRE
 from qkv.serving.limits import Refusal
 from qkv.serving.openapi import describe
 from qkv.serving.reading import read
-from qkv.serving.service import COOKIE, Asked, Entry, Service, bearer
+from qkv.serving.service import COOKIE, Endpoint, Service, Visit, bearer
 from qkv.serving.static import ROUTES as STATIC
 
-ROUTES: list[Entry] = [*LIBRE, *API, *STATIC]
+ROUTES: list[Endpoint] = [*LIBRE, *API, *STATIC]
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     "Referrer-Policy": "no-referrer",
@@ -45,7 +45,7 @@ def make_app(service: Service) -> Starlette:
     return app
 
 
-def endpoint(service: Service, entry: Entry) -> Callable[[Request], Awaitable[Response]]:
+def endpoint(service: Service, entry: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         started = time.perf_counter()
         service.active += 1
@@ -63,7 +63,7 @@ def endpoint(service: Service, entry: Entry) -> Callable[[Request], Awaitable[Re
     return answer
 
 
-async def answered(service: Service, entry: Entry, request: Request) -> Response:
+async def answered(service: Service, entry: Endpoint, request: Request) -> Response:
     """The answer, or a sentence; never a traceback."""
     client = request.client.host if request.client else ""
     try:
@@ -73,7 +73,7 @@ async def answered(service: Service, entry: Entry, request: Request) -> Response
         with service.arriving(client):
             values = await read(request, service.limits)
         service.check_key(request, values.get("api_key"))
-        asked = Asked(service, request, values, client)
+        asked = Visit(service, request, values, client)
         watching = asyncio.create_task(asked.watch())
         try:
             return remembering(service, request, await entry.handle(asked))

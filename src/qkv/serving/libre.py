@@ -14,13 +14,13 @@ from qkv.documents.format import Languages
 from qkv.serving.languages import UNKNOWN, detect, find, is_emoji, name_of
 from qkv.serving.limits import Refusal
 from qkv.serving.models import Served
-from qkv.serving.service import Asked, Entry
+from qkv.serving.service import Endpoint, Visit
 
 AUTO = "auto"
 
 
 @dataclass(frozen=True)
-class Translate:
+class TranslateTexts:
     """What POST /translate reads, from JSON, a form or the query; other fields are passed over."""
 
     q: str | list[str]
@@ -50,7 +50,7 @@ class Suggest:
     api_key: str | None = None
 
 
-def field(asked: Asked, name: str) -> str:
+def field(asked: Visit, name: str) -> str:
     """A field that must be there and be text."""
     value = asked.values.get(name)
     if value is None or value == "" or value == []:
@@ -60,7 +60,7 @@ def field(asked: Asked, name: str) -> str:
     return value
 
 
-def texts_of(asked: Asked) -> tuple[list[str], bool]:
+def texts_of(asked: Visit) -> tuple[list[str], bool]:
     """The texts of q, and whether it was a list."""
     q = asked.values.get("q")
     if not isinstance(q, list) or not q:
@@ -74,14 +74,14 @@ def texts_of(asked: Asked) -> tuple[list[str], bool]:
     return q, True
 
 
-def bounded(asked: Asked, text: str) -> str:
+def bounded(asked: Visit, text: str) -> str:
     limit = asked.service.limits.characters
     if len(text) > limit:
         raise Refusal(400, f"Invalid request: request ({len(text)}) exceeds text limit ({limit})")
     return text
 
 
-def count_of_alternatives(asked: Asked) -> int:
+def count_of_alternatives(asked: Visit) -> int:
     given = asked.values.get("alternatives") or 0
     most = asked.service.limits.alternatives - 1  # the translation itself is one
     if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 10:
@@ -93,7 +93,7 @@ def count_of_alternatives(asked: Asked) -> int:
     return given
 
 
-def found_languages(asked: Asked, source: str, texts: list[str]) -> list[dict[str, Any]]:
+def found_languages(asked: Visit, source: str, texts: list[str]) -> list[dict[str, Any]]:
     """For each text its language: the one that was said, or the one that is detected."""
     models = asked.service.models
     if source.strip().lower() != AUTO:
@@ -101,7 +101,7 @@ def found_languages(asked: Asked, source: str, texts: list[str]) -> list[dict[st
     return [detect(text, models.codes)[0] for text in texts]
 
 
-def model_for(asked: Asked, language: dict[str, Any], target: str) -> Served | None:
+def model_for(asked: Visit, language: dict[str, Any], target: str) -> Served | None:
     """None where the text is to come back as it is. What nobody can tell is for the first model of that target."""
     models, target = asked.service.models, asked.service.models.code(target)
     code = find(language["language"], models.codes) if language.get("confidence", 100) else None
@@ -109,7 +109,7 @@ def model_for(asked: Asked, language: dict[str, Any], target: str) -> Served | N
     return models.pair(code or first, target)
 
 
-async def translate(asked: Asked) -> Response:
+async def translate(asked: Visit) -> Response:
     texts, several = texts_of(asked)
     source, target, kind = field(asked, "source"), field(asked, "target"), asked.values.get("format") or "text"
     if kind not in ("text", "html"):
@@ -140,7 +140,7 @@ async def translate(asked: Asked) -> Response:
 
 
 def translated(
-    asked: Asked, served: Served, texts: list[str], kind: str, alternatives: int
+    asked: Visit, served: Served, texts: list[str], kind: str, alternatives: int
 ) -> list[tuple[str, list[str]]]:
     """Each text's translation, and others of it; of HTML there are none."""
     translator, protect = asked.translator(served), asked.service.protect
@@ -153,20 +153,20 @@ def translated(
     return [(one.text, [other for other in one.alternatives if other != one.text]) for one in results]
 
 
-async def detect_language(asked: Asked) -> Response:
+async def detect_language(asked: Visit) -> Response:
     text = bounded(asked, field(asked, "q"))
     return JSONResponse(await asked.thread(lambda: detect(text, asked.service.models.codes)))
 
 
-async def languages(asked: Asked) -> Response:
+async def languages(asked: Visit) -> Response:
     return JSONResponse(asked.service.models.languages())
 
 
-async def health(asked: Asked) -> Response:
+async def health(asked: Visit) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-async def settings(asked: Asked) -> Response:
+async def settings(asked: Visit) -> Response:
     """GET /frontend/settings, as a page of LibreTranslate's reads it."""
     service = asked.service
     first = service.models.served[0]
@@ -187,7 +187,7 @@ async def settings(asked: Asked) -> Response:
     )
 
 
-async def suggest(asked: Asked) -> Response:
+async def suggest(asked: Visit) -> Response:
     if asked.service.suggestions is None:
         raise Refusal(403, "Suggestions are disabled on this server.")
     text, better = bounded(asked, field(asked, "q")), bounded(asked, field(asked, "s"))
@@ -199,7 +199,7 @@ async def suggest(asked: Asked) -> Response:
     return JSONResponse({"success": True})
 
 
-async def send_file(asked: Asked) -> Response:
+async def send_file(asked: Visit) -> Response:
     upload = asked.values.get("file")
     if not isinstance(upload, UploadFile):
         raise Refusal(400, "Invalid request: missing file parameter")
@@ -234,7 +234,7 @@ def text_of(data: bytes, name: str, suffix: str, target: str) -> str:
     return " ".join(part for segment in document.segments for part in segment if isinstance(part, str))
 
 
-async def fetch_file(asked: Asked) -> Response:
+async def fetch_file(asked: Visit) -> Response:
     one, is_last = asked.request.path_params["name"].partition(".")[0], asked.request.method == "GET"
     data, name = await asked.thread(lambda: asked.service.uploads.fetch(one, is_last=is_last))
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
@@ -242,12 +242,12 @@ async def fetch_file(asked: Asked) -> Response:
 
 
 ROUTES = [
-    Entry("POST", "/translate", translate, "Translate a text or a list of texts.", Translate),
-    Entry("POST", "/detect", detect_language, "The languages that a text may be in, likeliest first.", Detect),
-    Entry("GET", "/languages", languages, "The languages, and what each can be translated to."),
-    Entry("POST", "/translate_file", send_file, "Translate a file; the answer says where to fetch it, once."),
-    Entry("GET", "/download_file/{name}", fetch_file, "A translated file.", gives="application/octet-stream"),
-    Entry("POST", "/suggest", suggest, "Keep a better translation, to train with.", Suggest),
-    Entry("GET", "/frontend/settings", settings, "What a page needs to know of the server."),
-    Entry("GET", "/health", health, "Whether the server is up."),
+    Endpoint("POST", "/translate", translate, "Translate a text or a list of texts.", TranslateTexts),
+    Endpoint("POST", "/detect", detect_language, "The languages that a text may be in, likeliest first.", Detect),
+    Endpoint("GET", "/languages", languages, "The languages, and what each can be translated to."),
+    Endpoint("POST", "/translate_file", send_file, "Translate a file; the answer says where to fetch it, once."),
+    Endpoint("GET", "/download_file/{name}", fetch_file, "A translated file.", gives="application/octet-stream"),
+    Endpoint("POST", "/suggest", suggest, "Keep a better translation, to train with.", Suggest),
+    Endpoint("GET", "/frontend/settings", settings, "What a page needs to know of the server."),
+    Endpoint("GET", "/health", health, "Whether the server is up."),
 ]

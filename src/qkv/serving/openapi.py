@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from qkv.serving.service import ABOUT_PAGE, Entry
+from qkv.serving.service import ABOUT_PAGE, Endpoint
 
 ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 REFUSED = {
@@ -30,7 +30,7 @@ FORM = {
 }
 
 
-def describe(routes: Sequence[Entry], version: str, models: Sequence[str]) -> dict[str, Any]:
+def describe(routes: Sequence[Endpoint], version: str, models: Sequence[str]) -> dict[str, Any]:
     """The whole document, which names the server's `models`; GET /api/openapi.json and GET /spec give it."""
     schemas: dict[str, Any] = {"Error": ERROR}
     paths: dict[str, Any] = {}
@@ -51,7 +51,7 @@ def describe(routes: Sequence[Entry], version: str, models: Sequence[str]) -> di
 BEARER = {"type": "http", "scheme": "bearer"}
 
 
-def operation(entry: Entry, schemas: dict[str, Any], models: Sequence[str]) -> dict[str, Any]:
+def operation(entry: Endpoint, schemas: dict[str, Any], models: Sequence[str]) -> dict[str, Any]:
     good = {"description": "The answer.", "content": {entry.gives: {"schema": {}}}}
     bad = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
     found: dict[str, Any] = {

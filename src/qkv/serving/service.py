@@ -100,7 +100,7 @@ def bearer(request: Request) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Visit:
     """One request: what it says, who asks (for fairness only, never written), until when, and whether still."""
 
     service: Service
@@ -132,11 +132,11 @@ class Asked:
         return await anyio.to_thread.run_sync(function, limiter=self.service.threads)
 
 
-Handle = Callable[[Asked], Awaitable[Response]]
+Handle = Callable[[Visit], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
-class Entry:
+class Endpoint:
     """One line of the table of routes: what it answers, and what its description says."""
 
     method: str
