@@ -10,7 +10,7 @@ import torch
 from qkv.decoding import Translated, Translator
 from qkv.decoding.translator import Scored
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Asked, TranslatedText
+from qkv.objectives import Asked, Translation
 from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 Change = Callable[[str], str]
@@ -93,7 +93,7 @@ def backwards() -> Translator:
     source, target = (torch.tensor([tokenizer.encode(word) for word in words])[:, 0] for words in (LETTERS, NAMES))
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(vocab_size=len(tokenizer), max_length=64, position="learned", **SIZES))
-    optimiser, objective = torch.optim.Adam(model.parameters()), TranslatedText(label_smoothing=0.0)
+    optimiser, objective = torch.optim.Adam(model.parameters()), Translation(label_smoothing=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1e-2, total_steps=250)
     start, end = torch.full((32, 1), BOS), torch.full((32, 1), EOS)
     for _ in range(250):

@@ -78,9 +78,11 @@ def test_every_map_of_attention() -> None:
         assert difference(maps[f"decoder.blocks.{layer}.attention"], weights) <= 1e-5
 
 
+@pytest.mark.parametrize("is_training", [False, True])  # without dropout both compute the same, in other forms
 @pytest.mark.parametrize("length", LENGTHS)
-def test_the_loss_and_every_gradient(length: int) -> None:
+def test_the_loss_and_every_gradient(length: int, is_training: bool) -> None:
     (theirs, ours), ids = twins(), draw(length)
+    ours.train(is_training)
     expected = theirs(ids, labels=ids).loss
     found = F.cross_entropy(ours(ids).logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
     assert difference(found, expected) <= 1e-5

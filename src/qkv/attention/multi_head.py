@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from qkv.attention.cache import KeyValues
 from qkv.attention.choose import build_attention
+from qkv.kernels import FastLinear, linear
 from qkv.positions import NO_POSITION, Places, Position, Sizes
 
 
@@ -20,7 +21,7 @@ class AttentionSizes(Sizes, Protocol):
     @property
     def attention_bias(self) -> bool: ...
 
-    fused: ClassVar[bool]  # whether faster kernels may be taken that round otherwise than those of older models
+    fused: ClassVar[bool]  # whether forms may be taken that are faster and round otherwise: see kernels.py
 
 
 class MultiHead(nn.Module):
@@ -33,10 +34,11 @@ class MultiHead(nn.Module):
     def __init__(self, c: AttentionSizes, *, attention: str = "", use: str = "encoder") -> None:
         super().__init__()
         self.n_heads, self.fused, inner = c.n_heads, c.fused, c.n_heads * c.head_width
-        self.query = nn.Linear(c.d_model, inner, bias=c.attention_bias)
-        self.key = nn.Linear(c.d_model, inner, bias=c.attention_bias)
-        self.value = nn.Linear(c.d_model, inner, bias=c.attention_bias)
-        self.output = nn.Linear(inner, c.d_model, bias=c.attention_bias)
+        kind = FastLinear if c.fused else nn.Linear
+        self.query = kind(c.d_model, inner, bias=c.attention_bias)
+        self.key = kind(c.d_model, inner, bias=c.attention_bias)
+        self.value = kind(c.d_model, inner, bias=c.attention_bias)
+        self.output = kind(inner, c.d_model, bias=c.attention_bias)
         self.attend = build_attention(attention or c.attention, c, use)
         self.attend.always_fused = c.fused
 
@@ -71,7 +73,8 @@ class MultiHead(nn.Module):
         if not self.fused or x.size(1) == 1:
             return [part(x) for part in parts]
         bias = torch.cat([part.bias for part in parts]) if self.query.bias is not None else None
-        return F.linear(x, torch.cat([part.weight for part in parts]), bias).chunk(3, dim=-1)
+        joined = linear if self.training else F.linear
+        return joined(x, torch.cat([part.weight for part in parts]), bias).chunk(3, dim=-1)
 
     def heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)  # (B, T, D) -> (B, H, T, K)

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qkv.kernels import FastLinear, gelu_tanh
 from qkv.layers.dropout import Dropout
 from qkv.layers.stack_config import StackConfig
 
@@ -28,11 +29,14 @@ class FeedForward(nn.Module):
 
     def __init__(self, c: StackConfig) -> None:
         super().__init__()
-        self.expand = nn.Linear(c.d_model, c.inner_width)
-        self.contract = nn.Linear(c.inner_width, c.d_model)
+        kind = FastLinear if c.fused else nn.Linear
+        self.expand = kind(c.d_model, c.inner_width)
+        self.contract = kind(c.inner_width, c.d_model)
         self.activation = ACTIVATIONS[c.activation]
+        self.fused = c.fused and c.activation == "gelu_tanh"
         self.dropout = Dropout(c.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.contract(self.dropout(self.activation(self.expand(x))))
+        activation = gelu_tanh if self.fused and self.training else self.activation
+        result: Tensor = self.contract(self.dropout(activation(self.expand(x))))
         return result

@@ -9,7 +9,7 @@ from torch import Tensor
 from qkv.config import setting
 from qkv.data import Batch
 from qkv.objectives.objective import Asked, Loss
-from qkv.objectives.smoothing import chunked_cross_entropy
+from qkv.objectives.smoothing import chunked_cross_entropy, negative_log_likelihood
 from qkv.text.tokenizer import EOS, PAD
 
 
@@ -40,15 +40,12 @@ class CausalLM:
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         """Summed over the real tokens of labels (B, T); beside a task of its own a model may have read one more."""
         labels, table = asked.labels, outputs.projection
-        total, likelihood = chunked_cross_entropy(
-            outputs.hidden[:, : labels.size(1)].flatten(0, 1),
-            table.weight,
-            table.bias,
-            labels.flatten(),
-            smoothing=self.label_smoothing,
-            form="fairseq",
-            pad=PAD,
-        )
+        given = outputs.hidden[:, : labels.size(1)].flatten(0, 1), table.weight, table.bias, labels.flatten()
+        if self.label_smoothing:
+            smoothing = self.label_smoothing
+            total, likelihood = chunked_cross_entropy(*given, smoothing=smoothing, form="fairseq", pad=PAD)
+        else:
+            total, likelihood = negative_log_likelihood(*given, pad=PAD)
         return Loss(total, {"likelihood": likelihood})
 
 

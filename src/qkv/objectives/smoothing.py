@@ -1,10 +1,15 @@
 """Cross-entropy with label smoothing: the plain form, and one that never holds all the logits at once."""
 
+import math
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from qkv.kernels import can_speed, product
+
+TINY = 1e-30  # probabilities below it are no longer exact in float32
 
 Form = Literal["fairseq", "torch", "annotated", "tensor2tensor"]
 
@@ -156,3 +161,49 @@ def chunked_cross_entropy(
         smoothing, form, pad, r_drop, cells, torch.is_grad_enabled(),
     )  # fmt: skip
     return loss, likelihood
+
+
+class _Likelihood(torch.autograd.Function):
+    """`_Chunked` of one reading without smoothing, by the products of kernels.py: fewer passes over the logits."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, cells: int
+    ) -> Tensor:  # fmt: skip
+        grad_hidden, grad_weight = torch.empty_like(hidden), torch.empty_like(weight)
+        grad_bias = None if bias is None else torch.zeros_like(bias)
+        chunks = max(1, math.ceil(len(labels) * len(weight) / cells))
+        total, rows = hidden.new_zeros(()), max(1, math.ceil(len(labels) / chunks))
+        for start in range(0, len(labels), rows):
+            h, label = hidden[start : start + rows], labels[start : start + rows, None]
+            logits = product(h, weight, bias)  # (rows, V)
+            p = torch.softmax(logits, dim=-1, out=logits)
+            right = p.gather(1, label)
+            log_p = right.log()
+            if (rare := right[:, 0] < TINY).any():  # p has lost them
+                log_p[rare] = product(h[rare], weight, bias).log_softmax(dim=-1).gather(1, label[rare])
+            total -= log_p.sum()
+            grad = p.scatter_(1, label, right - 1)
+            grad_hidden[start : start + rows] = product(grad, weight.T)
+            grad_weight.addmm_(grad.T, h, beta=1 if start else 0)
+            if grad_bias is not None:
+                grad_bias += grad.sum(dim=0)
+        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:
+        return *(None if each is None else each * grad_total for each in ctx.saved_tensors), None, None
+
+
+def negative_log_likelihood(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *, pad: int, cells: int = 2**24
+) -> tuple[Tensor, Tensor]:
+    """`chunked_cross_entropy` without smoothing, twice: with its gradient and without."""
+    real = labels != pad
+    if not can_speed(hidden) or not real.any():
+        return chunked_cross_entropy(hidden, weight, bias, labels, smoothing=0.0, form="fairseq", pad=pad)
+    if not real.all():
+        hidden, labels = hidden[real], labels[real]
+    loss: Tensor = _Likelihood.apply(hidden, weight, bias, labels, cells)  # type: ignore[no-untyped-call]
+    return loss, loss.detach()
