@@ -1,5 +1,6 @@
 """Opening a model folder: `qkv.load` gives what its task makes of it, whatever the task."""
 
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,11 @@ import torch
 from qkv import folder
 from qkv.config import Tree
 from qkv.decoding import Translator
-from qkv.errors import InputError
+from qkv.engines import open_translator
+from qkv.errors import InputError, nearest
 from qkv.models import MODELS
 from qkv.tasks import TASKS, Task
+from qkv.tasks.language_model import LanguageModel
 from qkv.tasks.translation import Translate
 
 
@@ -18,9 +21,16 @@ def load(path: str | Path, device: str = "cpu", **how: Any) -> Any:
     """The Translator, Generator, Classifier or other thing that a model folder holds; nothing else is needed.
 
     >>> qkv.load("model").translate("Two dogs play in the snow.")
+
+    `how` is for models that write, see `engines.open_translator`: engine="int8", workers=2.
     """
     loaded = open_folder(Path(path), device)
-    return task_in(loaded).open(loaded, **how)
+    task = task_in(loaded)
+    known = list(signature(open_translator).parameters)[1:] if isinstance(task, Translate | LanguageModel) else []
+    for name in how.keys() - set(known):
+        what = nearest(name, known) if known else f"a model of the task {task.name!r} has none, leave it out"
+        raise InputError(f"there is no option {name!r} for {path}; {what}")
+    return task.open(loaded, **how)
 
 
 def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Translator:

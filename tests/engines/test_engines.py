@@ -1,10 +1,12 @@
 """Engines by name: each of them finds what the plain one finds; old names are read, wrong ones refused."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
+import qkv
 from qkv import folder
 from qkv.engines import ENGINES, open_engine
 from qkv.engines.lean_engine import Lean
@@ -48,6 +50,17 @@ def test_the_old_name_is_read_and_the_new_one_said(saved: Path, capsys: pytest.C
     with pytest.raises(InputError, match=r"has no shortlist.safetensors"):
         load_translator(saved, engine="native+shortlist")
     assert capsys.readouterr().err == "the engine native+shortlist is called lean+shortlist now; write lean+shortlist\n"
+
+
+def test_an_option_that_there_is_not_is_refused(saved: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no option 'worker' for .*; did you mean 'workers'"):
+        qkv.load(saved, worker=2)
+    config = json.loads((saved / "config.json").read_text(encoding="utf-8"))
+    (saved / "config.json").write_text(json.dumps({**config, "task": "cloze"}), encoding="utf-8")
+    with pytest.raises(
+        InputError, match=r"no option 'engine' for .*; a model of the task 'cloze' has none, leave it out"
+    ):
+        qkv.load(saved, engine="lean")
 
 
 def test_an_unknown_name_is_refused_with_the_nearest(saved: Path) -> None:

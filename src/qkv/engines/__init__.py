@@ -99,7 +99,7 @@ def open_engine(name: str, path: Path, loaded: Loaded, device: str) -> Engine:
     engine = ENGINES[alone](path, loaded, device)
     if alone == name:
         return engine
-    if not isinstance(engine, Lean):
+    if not isinstance(engine, Lean) or not isinstance(loaded.model, Transformer):
         raise InputError(
             f"engine {engine.name} has no shortlist; use lean{WITH} or int8{WITH}, with a Transformer of scaled dot "
             "products and sinusoidal, learned or no positions, on a CPU"

@@ -7,10 +7,31 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.engines.beams import ROOM, Beams
-from qkv.engines.lean import EAGER, Dense, LeanBlock, Make, bias_of, named, normalised
+from qkv.engines.lean import COMPILED, EAGER, Dense, LeanBlock, Make, Product, as_it_is, bias_of, named, normalised
 from qkv.models import GPT2
 from qkv.positions import Places
 from qkv.text.tokenizer import PAD
+
+ROWS = 32  # that the layout of packed weights is chosen for; it serves any number
+
+
+class Packed(nn.Module):
+    """The product with weights that oneDNN has laid out beforehand: of a large vocabulary it takes half the time."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, activation: str) -> None:
+        super().__init__()
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS)
+        self.bias, self.activation = bias, COMPILED.get(activation, as_it_is)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.activation(torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], ""))
+
+
+def packed(name: str, weight: Tensor, bias: Tensor | None, activation: str) -> Product:
+    """As it is where torch was built without oneDNN."""
+    if torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return Packed(weight, bias, activation)
+    return Dense(name, weight, bias, activation)
 
 
 class Prompted(Beams):
@@ -86,7 +107,7 @@ class LeanStack(nn.Module):
 class LeanGPT2:
     """A standard GPT-2's `start` and `step`. After `eager` steps its blocks are compiled."""
 
-    def __init__(self, model: GPT2, make: Make = Dense, eager: float = EAGER) -> None:
+    def __init__(self, model: GPT2, make: Make = packed, eager: float = EAGER) -> None:
         c = self.config = model.config
         self.blocks = [GPT2Block(*part, make, c.activation) for part in named("decoder", model.decoder)]
         self.stack: nn.Module = LeanStack(self.blocks)

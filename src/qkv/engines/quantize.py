@@ -106,11 +106,11 @@ def load(folder: Path) -> dict[str, Stored]:
 
 def open_int8(folder: Path, loaded: Loaded, device: str) -> Plain:
     """The engine of a model folder; in float32, and saying so, where there is no kernel for 8 bits."""
+    model = standard(loaded.model)
     if device != "cpu" or not has_kernel():
         print(f"there are no 8-bit kernels for {device} here: translating in float32", file=sys.stderr)
-        model = standard(loaded.model)
         return Lean(model) if device == "cpu" else Plain(model)
-    return int8_engine(loaded.model, load(folder))
+    return int8_engine(model, load(folder))
 
 
 def tokens_agree(ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> float:
