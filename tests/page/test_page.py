@@ -485,6 +485,20 @@ def test_a_picture_that_needs_no_text_stays_when_a_translation_comes(server: str
     expect(table.locator(".readout")).not_to_have_text(told)
 
 
+def test_a_text_typed_before_the_models_are_known_is_asked_for_once(server: str, window: Open) -> None:
+    asked: list[str] = []
+    opened = window()
+    opened.page.on("request", lambda request: asked.append(request.url))
+    models: list[Any] = []
+    opened.page.route("**/api/models", lambda route: models.append(route))
+    page = opened.open(server)
+    page.get_by_label("Text to translate").fill(TEXT)
+    models[0].continue_()  # within the pause that the page waits for the next key
+    expect(page.locator(".translated")).to_be_visible()
+    page.wait_for_timeout(500)
+    assert sum(url.endswith("/api/translate") for url in asked) == 1
+
+
 def test_a_text_that_was_deleted_is_not_translated(server: str, window: Open) -> None:
     """Though its translation was under way: what comes later is not shown under an empty field."""
     held: list[Any] = []

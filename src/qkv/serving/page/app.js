@@ -34,6 +34,7 @@ const model = () => models.find(({ name }) => name === state.model) ?? models[0]
 // -- asking ---------------------------------------------------------------------------------------------------------
 
 async function translate() {
+  clearTimeout(waiting); // what was typed while the page began is asked for once
   const text = state.q.trim();
   if (!text || embedded || !models.length) {
     giveUp();
