@@ -1,21 +1,20 @@
 """qkv align: which source word each target word comes from, as a model's attention has it."""
 
 from pathlib import Path
-from typing import Annotated
 
-from qkv.cli.app import PLAIN, print_json
+from qkv.cli.app import Device, Flag, Model, print_json
 
 CHUNK = 1000  # pairs aligned at a time, so that long files need little memory
 
 
 def align(
     *files: Path,
-    model: Path = Path("model"),
-    tune: Annotated[bool, PLAIN] = False,
+    model: Model = Path("model"),
+    tune: Flag = False,
     layer: int | None = None,
     threshold: float = 0.0,
-    json: Annotated[bool, PLAIN] = False,
-    device: str = "cpu",
+    json: Flag = False,
+    device: Device = "cpu",
 ) -> None:
     """Print word alignments of sentence pairs, one line for each pair: 0-0 1-2 links source word 1 to target word 2.
 
@@ -25,23 +24,14 @@ def align(
       qkv align --model model --tune val.en val.de
       qkv align --model model news.en news.de > news.align
 
-    Parameters
-    ----------
-    files
-        A source and a target file, or files of pairs.
-    model
-        The model folder.
-    tune
-        Choose the decoder layer whose links agree best with which words stand together in these pairs, and keep it in
-        the model folder as alignment.json; a few hundred pairs are enough.
-    layer
-        Another decoder layer, counted from 1.
-    threshold
-        Leave a target word without a link if less than this share of its attention goes to any one source word.
-    json
-        With --tune: print what was chosen as JSON; else a list of links for each pair.
-    device
-        cpu, cuda or mps.
+    Args:
+      files: A source and a target file, or files of pairs.
+      tune: Choose the decoder layer whose links agree best with which words stand together in these pairs, and keep it
+        in the model folder as alignment.json; a few hundred pairs are enough.
+      layer: Another decoder layer, counted from 1.
+      threshold: Leave a target word without a link if less than this share of its attention goes to any one source
+        word.
+      json: With --tune: print what was chosen as JSON; else a list of links for each pair.
     """
     from qkv.decoding.alignment import align as find_links
     from qkv.decoding.alignment import best_layer, save_readout, to_pharaoh

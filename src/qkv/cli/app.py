@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -14,6 +14,23 @@ from qkv.errors import InputError
 out = Console(highlight=False, soft_wrap=True)
 MULTIPLE = Parameter(consume_multiple=True, negative=())
 PLAIN = Parameter(negative=())
+OUTPUT = Parameter(name=["--output", "-o"])
+
+# Options of several commands, each with what --help says of it.
+Flag = Annotated[bool, PLAIN]
+Files = Annotated[list[Path] | None, MULTIPLE]
+Model = Annotated[Path, Parameter(help="The model folder.")]
+Beam = Annotated[int, Parameter(help="Hypotheses kept in beam search; 1 is greedy.")]
+Json = Annotated[Flag, Parameter(help="Print one JSON object.")]
+Device = Annotated[str, Parameter(help="cpu, cuda or mps.")]
+Restart = Annotated[Flag, Parameter(help="Begin anew, even if OUT holds a run or a model.")]
+From = Annotated[str, Parameter(name="--from", help="source language, e.g. en")]
+To = Annotated[str, Parameter(help="target language, e.g. de")]
+ONE_SENTENCE = "Do not part a line into its sentences: for models that were trained on lines of several."
+WholeLines = Annotated[Flag, Parameter(help=ONE_SENTENCE)]
+ENGINES = """What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
+ctranslate2-int8, or auto: the fastest here."""
+Engine = Annotated[str, Parameter(help=ENGINES)]
 
 
 def print_json(data: Any) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from qkv.cli.app import PLAIN, out, print_json
+from qkv.cli.app import Flag, out, print_json
 
 if TYPE_CHECKING:
     from qkv.comparing import Comparison
@@ -20,7 +20,7 @@ def compare(
     recipe: str,
     *,
     vary: Annotated[list[str] | None, Parameter(negative=())] = None,
-    one_by_one: Annotated[bool, PLAIN] = False,
+    one_by_one: Flag = False,
     seeds: int = 1,
     steps: int | None = None,
     epochs: float | None = None,
@@ -28,9 +28,9 @@ def compare(
     beam: int = 5,
     alpha: float = 1.0,
     jobs: int = 1,
-    skip_impossible: Annotated[bool, PLAIN] = False,
+    skip_impossible: Flag = False,
     out: Path = Path("comparison"),
-    json: Annotated[bool, PLAIN] = False,
+    json: Flag = False,
 ) -> int:
     """Train variations of a recipe for the same budget, and put their figures in one table, the best row first.
 
@@ -45,34 +45,21 @@ def compare(
       qkv compare table3-multi30k --out table3
       qkv compare ewt-genre-han --vary model.pooling=attention,mean --seeds 2
 
-    Parameters
-    ----------
-    recipe
-        A TOML file of settings, or the name of one that `qkv list recipes` shows; its [[vary]] rows are compared.
-    vary
-        KEY=A,B in their place: attention, position, architecture, or a setting such as model.d_model; may be repeated.
-    one_by_one
-        Each variation alone, after the recipe as it is; not every combination.
-    seeds
-        Runs of each row, for a mean and a spread.
-    steps
-        Budget of each run in steps, in place of the recipe's own.
-    epochs
-        Budget of each run in passes over the data.
-    minutes
-        Budget of each run in training time.
-    beam
-        Hypotheses kept in beam search when BLEU is measured; 1 is greedy.
-    alpha
-        Length penalty.
-    jobs
-        Runs at a time; several have one thread each.
-    skip_impossible
-        Leave out combinations that cannot be built; without it they are refused before anything trains.
-    out
-        The folder to write: runs, table.md, table.json, table.png.
-    json
-        Print the table as one JSON object.
+    Args:
+      recipe: A TOML file of settings, or the name of one that `qkv list recipes` shows; its [[vary]] rows are compared.
+      vary: KEY=A,B in their place: attention, position, architecture, or a setting such as model.d_model; may be
+        repeated.
+      one_by_one: Each variation alone, after the recipe as it is; not every combination.
+      seeds: Runs of each row, for a mean and a spread.
+      steps: Budget of each run in steps, in place of the recipe's own.
+      epochs: Budget of each run in passes over the data.
+      minutes: Budget of each run in training time.
+      beam: Hypotheses kept in beam search when BLEU is measured; 1 is greedy.
+      alpha: Length penalty.
+      jobs: Runs at a time; several have one thread each.
+      skip_impossible: Leave out combinations that cannot be built; without it they are refused before anything trains.
+      out: The folder to write: runs, table.md, table.json, table.png.
+      json: Print the table as one JSON object.
     """
     from qkv.comparing import compare as run
 

@@ -13,10 +13,8 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
       qkv completion zsh > ~/.zfunc/_qkv
       qkv completion fish > ~/.config/fish/completions/qkv.fish
 
-    Parameters
-    ----------
-    shell
-        Which shell. Of zsh, the folder must be one of its fpath; bash needs the package bash-completion, or a line
+    Args:
+      shell: Which shell. Of zsh, the folder must be one of its fpath; bash needs the package bash-completion, or a line
         `source FILE` in ~/.bashrc.
     """
     from qkv.cli import application

@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from qkv.cli.app import PLAIN, out, print_json
+from qkv.cli.app import OUTPUT, Flag, out, print_json
 from qkv.errors import InputError
 
 EXAMPLE = "I am good"
@@ -18,10 +16,10 @@ def explain(
     stack: Literal["encoder", "decoder"] = "encoder",
     layer: int = 1,
     head: int = 1,
-    unscaled: Annotated[bool, PLAIN] = False,
-    causal: Annotated[bool, PLAIN] = False,
-    json: Annotated[bool, PLAIN] = False,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    unscaled: Flag = False,
+    causal: Flag = False,
+    json: Flag = False,
+    output: Annotated[Path | None, OUTPUT] = None,
 ) -> None:
     """Show how attention is computed: embeddings, q, k, v, scores, softmax, values, heads, residual, feed-forward.
 
@@ -30,26 +28,16 @@ def explain(
       qkv explain "Two dogs play." --model model --layer 2 --head 3
       qkv explain "Two dogs play." --model model --stack decoder -o steps.html
 
-    Parameters
-    ----------
-    text
-        The sentence.
-    model
-        A model folder; without one, the worked example is shown.
-    stack
-        The encoder, which reads the sentence, or the decoder, which writes its translation.
-    layer
-        Which block, counted from 1.
-    head
-        Which head, counted from 1.
-    unscaled
-        Of the worked example: leave out the division by sqrt(d_k), as in the lecture.
-    causal
-        Of the worked example: mask the future, as in a decoder.
-    json
-        Print the numbers as JSON.
-    output
-        Write a page (.html) or a picture (.svg) instead of tables.
+    Args:
+      text: The sentence.
+      model: A model folder; without one, the worked example is shown.
+      stack: The encoder, which reads the sentence, or the decoder, which writes its translation.
+      layer: Which block, counted from 1.
+      head: Which head, counted from 1.
+      unscaled: Of the worked example: leave out the division by sqrt(d_k), as in the lecture.
+      causal: Of the worked example: mask the future, as in a decoder.
+      json: Print the numbers as JSON.
+      output: Write a page (.html) or a picture (.svg) instead of tables.
     """
     from qkv.look import page
     from qkv.look.steps import worked_example

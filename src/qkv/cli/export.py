@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qkv.cli.app import out
+from qkv.cli.app import Model, out
 from qkv.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ ROUGH = 0.05  # the mean that rounded weights may cost: log p of a token, or sco
 
 
 def export(
-    model: Path, folder: Path | None = None, *, to: str, quantization: str = "", check: Path | None = None
+    model: Model, folder: Path | None = None, *, to: str, quantization: str = "", check: Path | None = None
 ) -> None:
     """Write a model in another program's format, and check that it translates as qkv does.
 
@@ -28,18 +28,11 @@ def export(
       qkv export model --to onnx model-onnx
       qkv export model --to huggingface model-hf --check test.en
 
-    Parameters
-    ----------
-    model
-        The model folder.
-    folder
-        The folder to write; inside the model folder, under the format's name, if none.
-    to
-        ctranslate2, onnx or huggingface.
-    quantization
-        With ctranslate2: int8, int16, float16, bfloat16 or a mixture such as int8_float16.
-    check
-        Sentences to check with, one on a line; some of the validation set, or random ones, if none.
+    Args:
+      folder: The folder to write; inside the model folder, under the format's name, if none.
+      to: ctranslate2, onnx or huggingface.
+      quantization: With ctranslate2: int8, int16, float16, bfloat16 or a mixture such as int8_float16.
+      check: Sentences to check with, one on a line; some of the validation set, or random ones, if none.
     """
     from qkv.convert import EXPORTS, exporting
     from qkv.opening import load_translator

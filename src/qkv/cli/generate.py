@@ -4,9 +4,9 @@ import dataclasses
 import sys
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from qkv.cli.app import PLAIN, opened, print_json
+from qkv.cli.app import Device, Flag, Model, opened, print_json
 from qkv.cli.lines import input_chunks
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def generate(
     *text: str,
-    model: Path = Path("model"),
+    model: Model = Path("model"),
     tokens: int = 60,
     temperature: float | None = None,
     top_k: int | None = None,
@@ -23,9 +23,9 @@ def generate(
     seed: int | None = None,
     beam: int | None = None,
     n_best: int | None = None,
-    endless: Annotated[bool, PLAIN] = False,
-    json: Annotated[bool, PLAIN] = False,
-    device: str = "cpu",
+    endless: Flag = False,
+    json: Flag = False,
+    device: Device = "cpu",
 ) -> None:
     """Go on from a text with a language model, which writes as you watch.
 
@@ -37,33 +37,18 @@ def generate(
       qkv generate beginnings.txt --model model --beam 5 --n-best 3 --json
       echo "Once upon" | qkv generate --model model
 
-    Parameters
-    ----------
-    text
-        One text or several; or the name of one file with a text on each line; nothing for standard input. An empty one
-        begins a new text.
-    model
-        The model folder.
-    tokens
-        The most tokens to write after each text.
-    temperature
-        Draw tokens: below 1 the likely ones more often than the model has it, above 1 less often.
-    top_k
-        Draw from the k most probable tokens only; 0 for all.
-    top_p
-        Draw from the fewest tokens whose probabilities reach p.
-    seed
-        Of what is drawn: another seed, another text.
-    beam
-        Hypotheses kept in beam search.
-    n_best
-        Texts for each one, best first.
-    endless
-        Write all the tokens, even where the model would end the text.
-    json
-        A JSON object for each text: what was written, its score, the alternatives.
-    device
-        cpu, cuda or mps.
+    Args:
+      text: One text or several; or the name of one file with a text on each line; nothing for standard input. An empty
+        one begins a new text.
+      tokens: The most tokens to write after each text.
+      temperature: Draw tokens: below 1 the likely ones more often than the model has it, above 1 less often.
+      top_k: Draw from the k most probable tokens only; 0 for all.
+      top_p: Draw from the fewest tokens whose probabilities reach p.
+      seed: Of what is drawn: another seed, another text.
+      beam: Hypotheses kept in beam search.
+      n_best: Texts for each one, best first.
+      endless: Write all the tokens, even where the model would end the text.
+      json: A JSON object for each text: what was written, its score, the alternatives.
     """
     draws = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     asked: dict[str, Any] = {"tokens": tokens, "stop": not endless, "beam": beam, "n_best": n_best, **draws}

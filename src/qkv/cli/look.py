@@ -4,9 +4,7 @@ import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
-
-from qkv.cli.app import PLAIN
+from qkv.cli.app import OUTPUT, Beam, Device, Flag, Model
 from qkv.errors import InputError
 from qkv.files import write_text
 
@@ -21,14 +19,14 @@ ENDINGS = (".html", ".png", ".svg", ".gif")
 def look(
     text: str,
     *,
-    model: Path = Path("model"),
-    output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("look.html"),
+    model: Model = Path("model"),
+    output: Annotated[Path, OUTPUT] = Path("look.html"),
     kind: Kind = "memory",
     layer: int | None = None,
-    heads: Annotated[bool, PLAIN] = False,
-    beam: int = 5,
+    heads: Flag = False,
+    beam: Beam = 5,
     n_best: int = 3,
-    device: str = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Translate one sentence and show what the model looked at; the numbers are written beside it as JSON.
 
@@ -40,26 +38,13 @@ def look(
       qkv look "Two dogs." --model model -o heads.png --heads --layer 2
       qkv look "Two dogs play in the snow." --model model -o look.gif
 
-    Parameters
-    ----------
-    text
-        The sentence.
-    model
-        The model folder.
-    output
-        The file to write: .html, .png, .svg or .gif.
-    kind
-        Of a heat map: the decoder over the source (memory), or the self-attention of the encoder or the decoder.
-    layer
-        Of a heat map or an animation: which layer, counted from 1.
-    heads
-        Of a heat map: each head by itself, not their mean.
-    beam
-        Hypotheses kept in beam search; 1 is greedy.
-    n_best
-        Of a page: how many translations it lists.
-    device
-        cpu, cuda or mps.
+    Args:
+      text: The sentence.
+      output: The file to write: .html, .png, .svg or .gif.
+      kind: Of a heat map: the decoder over the source (memory), or the self-attention of the encoder or the decoder.
+      layer: Of a heat map or an animation: which layer, counted from 1.
+      heads: Of a heat map: each head by itself, not their mean.
+      n_best: Of a page: how many translations it lists.
     """
     ending = output.suffix.lower()
     if ending not in ENDINGS:

@@ -3,16 +3,14 @@
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
-
-from qkv.cli.app import print_rows
+from qkv.cli.app import OUTPUT, print_rows
 from qkv.errors import InputError, nearest
 
 
 def picture(
     name: str = "",
     *,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    output: Annotated[Path | None, OUTPUT] = None,
     model: Path | None = None,
     text: str = "",
 ) -> None:
@@ -26,16 +24,11 @@ def picture(
       qkv picture heads --model model --text "A dog ate"
       qkv picture decoding --model model -o decoding.gif
 
-    Parameters
-    ----------
-    name
-        Which picture.
-    output
-        The file to write: .png or .svg, for an animation .gif; its name and .png or .gif if none is given.
-    model
-        A model folder, for pictures of a trained model.
-    text
-        The sentence that such a picture shows, in place of its own.
+    Args:
+      name: Which picture.
+      output: The file to write: .png or .svg, for an animation .gif; its name and .png or .gif if none is given.
+      model: A model folder, for pictures of a trained model.
+      text: The sentence that such a picture shows, in place of its own.
     """
     from qkv.look.fonts import require_matplotlib
     from qkv.look.gallery import ANIMATIONS, Given, check_ending

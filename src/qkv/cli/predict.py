@@ -1,15 +1,15 @@
 """qkv predict: what a model of a task answers to texts."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from qkv.cli.app import PLAIN, opened, print_json
+from qkv.cli.app import Device, Flag, Model, opened, print_json
 from qkv.cli.lines import input_chunks, is_path
 
 Tree = dict[str, Any]
 
 
-def predict(*text: str, model: Path = Path("model"), json: Annotated[bool, PLAIN] = False, device: str = "cpu") -> None:
+def predict(*text: str, model: Model = Path("model"), json: Flag = False, device: Device = "cpu") -> None:
     """What a model that was trained with --task says to a text: its answer, then the probability of each possible one.
 
     For example:
@@ -17,17 +17,10 @@ def predict(*text: str, model: Path = Path("model"), json: Annotated[bool, PLAIN
       qkv predict reviews.txt --model model > labels.tsv
       cat reviews.txt | qkv predict --model model --json
 
-    Parameters
-    ----------
-    text
-        One text or several; or the name of one file, which is read line by line; nothing for standard input. Each line
-        gives a line, an empty one an empty one.
-    model
-        The model folder.
-    json
-        A JSON object for each text, with the probability of every label.
-    device
-        cpu, cuda or mps.
+    Args:
+      text: One text or several; or the name of one file, which is read line by line; nothing for standard input. Each
+        line gives a line, an empty one an empty one.
+      json: A JSON object for each text, with the probability of every label.
     """
     predictor, are_lines = opened(model, device, "predict"), not text or is_path(text)
     for some in input_chunks(text, "taken", "a text"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from qkv.cli.app import PLAIN, out, print_json
+from qkv.cli.app import Json, Model, out, print_json
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ AGREE = 0.8  # the share of tokens that must stay as they are
 
 
 def quantize_(
-    model: Path,
+    model: Model,
     *,
     valid: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006 (never changed)
     beam: int = 5,
     bound: float = 0.5,
-    json: Annotated[bool, PLAIN] = False,
+    json: Json = False,
 ) -> None:
     """Make a model's 8-bit form, compare it with the model on validation text, and keep it in the model folder.
 
@@ -35,18 +35,10 @@ def quantize_(
       qkv quantize model
       qkv quantize model --valid val.en val.de
 
-    Parameters
-    ----------
-    model
-        The model folder.
-    valid
-        A source and a target file, or files of pairs; the validation set of the training run if none.
-    beam
-        Hypotheses kept in beam search when the two are compared; 1 is greedy.
-    bound
-        The BLEU that 8 bits may cost.
-    json
-        Print one JSON object.
+    Args:
+      valid: A source and a target file, or files of pairs; the validation set of the training run if none.
+      beam: Hypotheses kept in beam search when the two are compared; 1 is greedy.
+      bound: The BLEU that 8 bits may cost.
     """
     from qkv.engines.quantize import FILE, int8_engine, quantize, save, tokens_agree
     from qkv.opening import load_translator

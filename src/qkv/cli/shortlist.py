@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from cyclopts import Parameter
 
-from qkv.cli.app import PLAIN, out, print_json
+from qkv.cli.app import Json, Model, out, print_json
 from qkv.cli.quantize import measured, pairs_to_compare, print_figures
 from qkv.errors import InputError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def shortlist_(
-    model: Path,
+    model: Model,
     *,
     train: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006 (never changed)
     valid: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006
@@ -28,7 +28,7 @@ def shortlist_(
     each: int = 50,
     beam: int = 5,
     bound: float = 0.5,
-    json: Annotated[bool, PLAIN] = False,
+    json: Json = False,
 ) -> None:
     """Learn which words each source word may become, so that translating tries these few and not the vocabulary.
 
@@ -39,24 +39,13 @@ def shortlist_(
       qkv shortlist model
       qkv shortlist model --train train.en train.de --valid val.en val.de
 
-    Parameters
-    ----------
-    model
-        The model folder.
-    train
-        A source and a target file, or files of pairs, to learn from; the data of the training run if none.
-    valid
-        A source and a target file, or files of pairs, to compare with; the validation set of the run if none.
-    frequent
-        The commonest words, which every sentence may use.
-    each
-        Other words, the likeliest, for each source word.
-    beam
-        Hypotheses kept in beam search when the two are compared; 1 is greedy.
-    bound
-        The BLEU that a shortlist may cost.
-    json
-        Print one JSON object.
+    Args:
+      train: A source and a target file, or files of pairs, to learn from; the data of the training run if none.
+      valid: A source and a target file, or files of pairs, to compare with; the validation set of the run if none.
+      frequent: The commonest words, which every sentence may use.
+      each: Other words, the likeliest, for each source word.
+      beam: Hypotheses kept in beam search when the two are compared; 1 is greedy.
+      bound: The BLEU that a shortlist may cost.
     """
     from qkv.engines.lean_engine import Lean
     from qkv.engines.quantize import FILE as QUANTISED

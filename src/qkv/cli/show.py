@@ -2,13 +2,12 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from cyclopts import Parameter
 from rich.table import Table
 
 from qkv import contents
-from qkv.cli.app import PLAIN, out, print_json, print_rows
+from qkv.cli.app import Flag, From, Model, To, out, print_json, print_rows
 from qkv.errors import InputError
 
 # What `qkv list` can be asked for, and the tables that say it. Recipes are files.
@@ -41,7 +40,7 @@ def list_(what: Listed) -> None:
     print_rows(parts or {name: about for name, (_, about) in contents.recipes().items()})
 
 
-def info(model: Path = Path("model"), *, json: Annotated[bool, PLAIN] = False) -> None:
+def info(model: Model = Path("model"), *, json: Flag = False) -> None:
     """What a model folder holds.
 
     For example:
@@ -78,14 +77,10 @@ def average(*folders: Path, out: Path, last: int = 5) -> None:
       qkv average model --last 3 --out averaged
       qkv average run1 run2 run3 --out averaged
 
-    Parameters
-    ----------
-    folders
-        Model folders or checkpoints of one model; or one run folder.
-    out
-        The model folder to write.
-    last
-        Of one run folder: how many of its newest checkpoints.
+    Args:
+      folders: Model folders or checkpoints of one model; or one run folder.
+      out: The model folder to write.
+      last: Of one run folder: how many of its newest checkpoints.
     """
     from qkv import folder
     from qkv.training.averaging import mean
@@ -116,8 +111,8 @@ def average(*folders: Path, out: Path, last: int = 5) -> None:
 
 def check(
     *files: Path,
-    from_: Annotated[str, Parameter(name="--from", help="source language, e.g. en")] = "",
-    to: Annotated[str, Parameter(help="target language, e.g. de")] = "",
+    from_: From = "",
+    to: To = "",
 ) -> None:
     """Read files of pairs as training would, and tell what it would find and drop.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from cyclopts import Parameter
 
-from qkv.cli.app import MULTIPLE, PLAIN
+from qkv.cli.app import MULTIPLE, Files, From, Restart, To
 from qkv.contents import Part, Setting, Settings, attribute, settings, table
 
 
@@ -48,10 +48,10 @@ else:
 
 def train(
     *files: Path,
-    from_: Annotated[str, Parameter(name="--from", help="source language, e.g. en")] = "",
-    to: Annotated[str, Parameter(help="target language, e.g. de")] = "",
-    valid: Annotated[list[Path] | None, MULTIPLE] = None,
-    test: Annotated[list[Path] | None, MULTIPLE] = None,
+    from_: From = "",
+    to: To = "",
+    valid: Files = None,
+    test: Files = None,
     start: Path | None = None,
     out: Path = Path("model"),
     recipe: str | None = None,
@@ -62,7 +62,7 @@ def train(
     steps: int | None = None,
     seed: int | None = None,
     device: str | None = None,
-    restart: Annotated[bool, PLAIN] = False,
+    restart: Restart = False,
     model: ModelFlags | None = None,
     data: DataFlags | None = None,
     objective: ObjectiveFlags | None = None,
@@ -80,37 +80,21 @@ def train(
       qkv train book.txt more/*.txt --out lm
       qkv train reviews.tsv --task classify --start lm --out critic
 
-    Parameters
-    ----------
-    files
-        Files of pairs (tsv, csv, jsonl, tmx, xliff, po), or a source and a target file; or plain text for a language
-        model; or what the task reads. Each may be .gz.
-    valid
-        Files to validate on; without them, pairs are held out.
-    test
-        Files to keep out of training: examples that are in them are dropped.
-    start
-        A model folder to begin with, in place of random weights: any task on any model that can learn it.
-    out
-        The model folder to write.
-    recipe
-        A TOML file of settings, or the name of one that `qkv list recipes` shows.
-    task
-        What to learn; by the files unless said otherwise. `qkv list tasks` says what each is.
-    architecture
-        What to train; the task's own choice unless said otherwise. `qkv list models` says what each is.
-    minutes
-        Stop after so much training time.
-    epochs
-        Stop after so many passes over the data.
-    steps
-        Stop after so many steps.
-    seed
-        Decides the order of batches, the first weights and dropout.
-    device
-        auto, cpu, cuda or mps.
-    restart
-        Begin anew, even if OUT holds a run or a model.
+    Args:
+      files: Files of pairs (tsv, csv, jsonl, tmx, xliff, po), or a source and a target file; or plain text for a
+        language model; or what the task reads. Each may be .gz.
+      valid: Files to validate on; without them, pairs are held out.
+      test: Files to keep out of training: examples that are in them are dropped.
+      start: A model folder to begin with, in place of random weights: any task on any model that can learn it.
+      out: The model folder to write.
+      recipe: A TOML file of settings, or the name of one that `qkv list recipes` shows.
+      task: What to learn; by the files unless said otherwise. `qkv list tasks` says what each is.
+      architecture: What to train; the task's own choice unless said otherwise. `qkv list models` says what each is.
+      minutes: Stop after so much training time.
+      epochs: Stop after so many passes over the data.
+      steps: Stop after so many steps.
+      seed: Decides the order of batches, the first weights and dropout.
+      device: auto, cpu, cuda or mps.
     """
     from qkv.training import train as run
 
@@ -139,7 +123,7 @@ def demo(
     minutes: float = 3.0,
     say: Annotated[list[str] | None, MULTIPLE] = None,
     seed: int = 1,
-    restart: Annotated[bool, PLAIN] = False,
+    restart: Restart = False,
 ) -> int:
     """Train a small model to pronounce English words, measure it, and draw what it looks at.
 
@@ -148,20 +132,12 @@ def demo(
       qkv demo --minutes 30 --out pronouncer --say Ada Grace
       qkv demo --architecture recurrent --out recurrent
 
-    Parameters
-    ----------
-    out
-        The model folder to write.
-    architecture
-        What to train.
-    minutes
-        Training time.
-    say
-        Words to pronounce: your own name, for example.
-    seed
-        Another seed, another model.
-    restart
-        Begin anew, even if OUT holds a run or a model.
+    Args:
+      out: The model folder to write.
+      architecture: What to train.
+      minutes: Training time.
+      say: Words to pronounce: your own name, for example.
+      seed: Another seed, another model.
     """
     from qkv.demo import run
 

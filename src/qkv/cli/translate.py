@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from qkv.cli.app import PLAIN, out, print_json
+from qkv.cli.app import OUTPUT, PLAIN, Beam, Device, Engine, Flag, Json, Model, WholeLines, out, print_json
 from qkv.cli.lines import chunks, input_chunks
 from qkv.errors import InputError
 from qkv.files import replacing
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 def translate(
     *text: str,
-    model: Path = Path("model"),
-    beam: int = 5,
+    model: Model = Path("model"),
+    beam: Beam = 5,
     n_best: int = 1,
     alpha: float = 1.0,
-    sample: Annotated[bool, PLAIN] = False,
+    sample: Flag = False,
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int = 0,
-    scores: Annotated[bool, PLAIN] = False,
-    json: Annotated[bool, PLAIN] = False,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    scores: Flag = False,
+    json: Flag = False,
+    output: Annotated[Path | None, OUTPUT] = None,
     kind: Annotated[str | None, Parameter(name="--format")] = None,
     protect: Annotated[list[str] | None, PLAIN] = None,
-    whole_lines: Annotated[bool, PLAIN] = False,
-    device: str = "cpu",
-    engine: str = "lean",
+    whole_lines: WholeLines = False,
+    device: Device = "cpu",
+    engine: Engine = "lean",
 ) -> None:
     """Translate text, lines or whole documents: one line out for each line in, and a file of the same format.
 
@@ -50,47 +50,22 @@ def translate(
       cat page.html | qkv translate --format html
       qkv translate "Press Start now." --model model --protect "Start|[A-Z]{2,}"
 
-    Parameters
-    ----------
-    text
-        Sentences, or the name of one file; nothing for standard input. Files of subtitles (.srt, .vtt), .html, .md,
+    Args:
+      text: Sentences, or the name of one file; nothing for standard input. Files of subtitles (.srt, .vtt), .html, .md,
         .po, .xliff, .tmx and .docx keep all that is not language; any other is read line by line.
-    model
-        The model folder.
-    beam
-        Hypotheses kept in beam search; 1 is greedy.
-    n_best
-        Translations for each line, best first, with tabs between them.
-    alpha
-        Length penalty: 0 for none, larger for longer translations.
-    sample
-        Draw from the model's distribution instead of searching.
-    temperature
-        With --sample: below 1 sharper, above 1 flatter.
-    top_k
-        With --sample: only the k most probable tokens; 0 for all.
-    top_p
-        With --sample: only the fewest tokens whose probabilities reach p.
-    seed
-        With --sample: another seed, another translation.
-    scores
-        Put each translation's score and a tab before it.
-    json
-        A JSON object for each line: text, score, alternatives, remarks.
-    output
-        The file to write; standard output if none, or for a document its name with the target language in it.
-    kind
-        Read the input as a whole: text keeps lines, spaces and placeholders, html keeps tags as well.
-    protect
-        A regular expression: what matches comes back byte for byte; may be given several times. The input is read as a
-        whole, as with --format text. One that takes very long for some texts is your own: prefer simple ones.
-    whole_lines
-        Do not part a line into its sentences: for models that were trained on lines of several.
-    device
-        cpu, cuda or mps.
-    engine
-        What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
-        ctranslate2-int8, or auto: the fastest here.
+      n_best: Translations for each line, best first, with tabs between them.
+      alpha: Length penalty: 0 for none, larger for longer translations.
+      sample: Draw from the model's distribution instead of searching.
+      temperature: With --sample: below 1 sharper, above 1 flatter.
+      top_k: With --sample: only the k most probable tokens; 0 for all.
+      top_p: With --sample: only the fewest tokens whose probabilities reach p.
+      seed: With --sample: another seed, another translation.
+      scores: Put each translation's score and a tab before it.
+      json: A JSON object for each line: text, score, alternatives, remarks.
+      output: The file to write; standard output if none, or for a document its name with the target language in it.
+      kind: Read the input as a whole: text keeps lines, spaces and placeholders, html keeps tags as well.
+      protect: A regular expression: what matches comes back byte for byte; may be given several times. The input is
+        read as a whole, as with --format text. One that takes very long for some texts is your own: prefer simple ones.
     """
     from qkv.cli.documents import check_flags, give_file, give_texts, is_document
     from qkv.documents import compiled
@@ -160,16 +135,16 @@ def as_json(line: "Translated") -> str:
 
 def score(
     *files: Path,
-    model: Path = Path("model"),
-    beam: int = 5,
+    model: Model = Path("model"),
+    beam: Beam = 5,
     alpha: float = 1.0,
-    lowercase: Annotated[bool, PLAIN] = False,
-    as_paper: Annotated[bool, PLAIN] = False,
-    confidence: Annotated[bool, PLAIN] = False,
-    whole_lines: Annotated[bool, PLAIN] = False,
-    json: Annotated[bool, PLAIN] = False,
-    device: str = "cpu",
-    engine: str = "lean",
+    lowercase: Flag = False,
+    as_paper: Flag = False,
+    confidence: Flag = False,
+    whole_lines: WholeLines = False,
+    json: Json = False,
+    device: Device = "cpu",
+    engine: Engine = "lean",
 ) -> None:
     """Translate the source side of test files and measure BLEU and chrF against the target side.
 
@@ -180,31 +155,12 @@ def score(
       qkv score --model model test.en test.de
       qkv score --model model test.tsv --as-paper --json
 
-    Parameters
-    ----------
-    files
-        A source and a target file, or files of pairs; or files as the model's task reads them.
-    model
-        The model folder.
-    beam
-        Hypotheses kept in beam search; 1 is greedy.
-    alpha
-        Length penalty.
-    lowercase
-        Compare lower-cased text.
-    as_paper
-        Lower-cased Moses tokens, as papers on Multi30k print BLEU; not comparable with the default.
-    confidence
-        Add the 95 % interval by bootstrap.
-    whole_lines
-        Do not part a line into its sentences: for models that were trained on lines of several.
-    json
-        Print one JSON object.
-    device
-        cpu, cuda or mps.
-    engine
-        What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
-        ctranslate2-int8, or auto: the fastest here.
+    Args:
+      files: A source and a target file, or files of pairs; or files as the model's task reads them.
+      alpha: Length penalty.
+      lowercase: Compare lower-cased text.
+      as_paper: Lower-cased Moses tokens, as papers on Multi30k print BLEU; not comparable with the default.
+      confidence: Add the 95 % interval by bootstrap.
     """
     from qkv.evaluation import score as measure
     from qkv.opening import load_translator, task_in_folder

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.table import Table
 
-from qkv.cli.app import PLAIN, out, print_json
+from qkv.cli.app import Flag, out, print_json
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def why(
     output: Annotated[
         Path | None, Parameter(name=["--output", "-o"], help="save the picture here, .png or .svg")
     ] = None,
-    json: Annotated[bool, PLAIN] = False,
+    json: Flag = False,
 ) -> int:
     """Why it is built so: measure a claim of the lecture notes; without a name, list them all.
 
