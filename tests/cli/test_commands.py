@@ -15,7 +15,7 @@ import qkv as package
 from qkv import cli
 from qkv.attention import ATTENTIONS, SCORES, STRUCTURES
 from qkv.cli.explain import EXAMPLE
-from qkv.cli.shortlist import shortlist_
+from qkv.cli.quantize import shortlist_
 from qkv.engines.shortlist import make_shortlist
 from qkv.evaluation import score
 from qkv.look.steps import WORDS

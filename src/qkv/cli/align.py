@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from qkv.cli.app import Device, Flag, Model, print_json
+from qkv.cli.app import Device, Flag, Model, print_json, read_pairs_for
 
 CHUNK = 1000  # pairs aligned at a time, so that long files need little memory
 
@@ -36,12 +36,9 @@ def align(
     from qkv.decoding.alignment import align as find_links
     from qkv.decoding.alignment import best_layer, save_readout, to_pharaoh
     from qkv.opening import load_translator
-    from qkv.text import read_pairs
 
     translator = load_translator(model, device)
-    source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
-    read = read_pairs(list(files), source=source or None, target=target or None)
-    pairs = [(pair.source, pair.target) for pair in read]
+    pairs = [(pair.source, pair.target) for pair in read_pairs_for(translator, files)]
     if tune:
         chosen = best_layer(translator, pairs)
         save_readout(model, chosen)

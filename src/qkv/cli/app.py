@@ -1,8 +1,9 @@
 """What the commands share: how they are asked and how they answer."""
 
 import json
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -10,6 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from qkv.errors import InputError
+
+if TYPE_CHECKING:
+    from qkv.decoding import Translator
+    from qkv.text import Pair
 
 out = Console(highlight=False, soft_wrap=True)
 MULTIPLE = Parameter(consume_multiple=True, negative=())
@@ -37,12 +42,24 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, ensure_ascii=False))
 
 
-def print_rows(rows: dict[str, str]) -> None:
-    """Names, and something about each."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, about in rows.items():
-        table.add_row(name, Text(about))
-    out.print(table)
+def print_table(
+    rows: Iterable[Sequence[str]], titles: Sequence[str] = (), numbers: Container[int] = (), on: Console = out
+) -> None:
+    """Rows of cells, whose columns may have titles; those with these `numbers` stand at the right."""
+    table = Table(box=None, show_header=bool(titles), pad_edge=False)
+    for i, title in enumerate(titles):
+        table.add_column(Text(title), justify="right" if i in numbers else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    on.print(table)
+
+
+def read_pairs_for(translator: "Translator", files: Sequence[Path]) -> "Iterator[Pair]":
+    """The pairs of some files, in the languages of a translator."""
+    from qkv.text import read_pairs
+
+    source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
+    return read_pairs(list(files), source=source, target=target)
 
 
 def opened(model: Path, device: str, command: str, **how: Any) -> Any:

@@ -1,17 +1,11 @@
 """qkv compare: variations of a recipe, trained for the same budget, in one table."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from cyclopts import Parameter
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from qkv.cli.app import Flag, out, print_json
-
-if TYPE_CHECKING:
-    from qkv.comparing import Comparison
+from qkv.cli.app import PLAIN, Flag, print_json, print_table
 
 WIDE = 400  # columns: figures are never cut; a narrow terminal folds the lines
 
@@ -19,7 +13,7 @@ WIDE = 400  # columns: figures are never cut; a narrow terminal folds the lines
 def compare(
     recipe: str,
     *,
-    vary: Annotated[list[str] | None, Parameter(negative=())] = None,
+    vary: Annotated[list[str] | None, PLAIN] = None,
     one_by_one: Flag = False,
     seeds: int = 1,
     steps: int | None = None,
@@ -70,17 +64,9 @@ def compare(
     if json:
         print_json(found.table.tree())
     else:
-        show(found)
+        titles = found.table.header()
+        wide = Console(highlight=False, width=WIDE)
+        print_table(found.table.cells(), titles, range(1, len(titles)), wide)
+        for line in [*found.table.notes(), f"saved in {found.out}: table.md, table.json, table.png and the runs"]:
+            print(line)
     return 130 if found.interrupted else 1 if found.failed else 0
-
-
-def show(found: "Comparison") -> None:
-    table = Table(box=None, pad_edge=False)
-    for i, title in enumerate(found.table.header()):
-        table.add_column(escape(title), justify="right" if i else "left")
-    for row in found.table.cells():
-        table.add_row(*map(escape, row))
-    Console(highlight=False, width=WIDE).print(table)
-    for note in found.table.notes():
-        out.print(escape(note))
-    out.print(escape(f"saved in {found.out}: table.md, table.json, table.png and the runs"))

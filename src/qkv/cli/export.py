@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qkv.cli.app import Model, out
-from qkv.errors import InputError, nearest
+from qkv.errors import InputError
 
 if TYPE_CHECKING:
-    from qkv.decoding import Search, Translator
+    from qkv.decoding import Engine, Search, Translator
     from qkv.engines.agreement import Agreement, Decode
 
 SENTENCES = 100  # of the validation set, to check with
@@ -34,11 +34,9 @@ def export(
       quantization: With ctranslate2: int8, int16, float16, bfloat16 or a mixture such as int8_float16.
       check: Sentences to check with, one on a line; some of the validation set, or random ones, if none.
     """
-    from qkv.convert import EXPORTS, exporting
+    from qkv.convert import exporting
     from qkv.opening import load_translator
 
-    if to not in EXPORTS:
-        raise InputError(f"unknown format {to!r}; {nearest(to, EXPORTS)}")
     target = folder or model / to
     if target.resolve() == model.resolve():
         raise InputError(f"{target} is the model folder itself; name another folder")
@@ -64,15 +62,13 @@ def sources_to_check(translator: "Translator", model: Path, check: Path | None) 
 
     tokenizer = translator.tokenizer
     if check is not None:
-        found = [tokenizer.encode(line) for text in read_lines(check) if (line := normalise(text))]
-        kinds = f"of {check}"
-    elif pairs := validation_pairs(model, SENTENCES):
-        found = [tokenizer.encode(source) for source, _ in pairs]
-        kinds = "of the validation set"
+        kinds, lines = f"of {check}", [line for text in read_lines(check) if (line := normalise(text))]
     else:
-        rng = random.Random(1)
+        kinds, lines = "of the validation set", [source for source, _ in validation_pairs(model, SENTENCES)]
+    found = [tokenizer.encode(line) for line in lines]
+    if check is None and not lines:
+        kinds, rng = "of random tokens", random.Random(1)
         found = [rng.choices(range(UNK + 1, len(tokenizer)), k=rng.randint(1, 20)) for _ in range(SENTENCES // 4)]
-        kinds = "of random tokens"
     fitting = [ids for ids in found if 0 < len(ids) <= translator.longest]
     if not fitting:
         raise InputError(f"there is no sentence to check with in {check or model}; give a file of them with --check")
@@ -95,41 +91,35 @@ def refuse(found: "Agreement", quantization: str) -> None:
         )
     is_rounded = quantization not in ("", "float32")
     if found.mean > ROUGH if is_rounded else found.worst > TIE:
-        raise InputError(
-            f"the export does not translate as qkv does ({found}) and was removed; "
-            + ("choose a finer quantization" if is_rounded else "please report this, with the model's config.json")
-        )
+        what = "choose a finer quantization" if is_rounded else "please report this, with the model's config.json"
+        raise InputError(f"the export does not translate as qkv does ({found}) and was removed; {what}")
 
 
 # -- how each format translates --------------------------------------------------------------------------------------
 
 
-def by_ctranslate2(folder: Path, translator: "Translator") -> "Decode":
+def best(engine: "Engine", translator: "Translator") -> "Decode":
+    """The best that one of our own engines finds."""
     from qkv.decoding.translator import longest_targets
-    from qkv.engines.ctranslate2 import CTranslate2
-
-    engine, longest = CTranslate2(folder, translator.model, translator.tokenizer), translator.model.config.max_length
 
     def decode(sources: list[list[int]], how: "Search") -> list[list[int]]:
-        return [some[0].tokens for some in engine.decode(sources, longest_targets(sources, longest), how)]
+        limits = longest_targets(sources, translator.model.config.max_length)
+        return [some[0].tokens for some in engine.decode(sources, limits, how)]
 
     return decode
+
+
+def by_ctranslate2(folder: Path, translator: "Translator") -> "Decode":
+    from qkv.engines.ctranslate2 import CTranslate2
+
+    return best(CTranslate2(folder, translator.model, translator.tokenizer), translator)
 
 
 def by_onnx(folder: Path, translator: "Translator") -> "Decode":
     from qkv.convert import OnnxModel
-    from qkv.decoding import beam_search, greedy, padded
-    from qkv.decoding.translator import longest_targets
+    from qkv.decoding import Plain
 
-    graphs = OnnxModel(folder)
-
-    def decode(sources: list[list[int]], how: "Search") -> list[list[int]]:
-        src, limits = padded(sources), longest_targets(sources, translator.model.config.max_length)
-        if how.beam == 1:
-            return [one.tokens for one in greedy(graphs, src, limits)]
-        return [some[0].tokens for some in beam_search(graphs, src, limits, beam=how.beam, alpha=how.alpha)]
-
-    return decode
+    return best(Plain(translator.model, OnnxModel(folder)), translator)
 
 
 def by_transformers(folder: Path, translator: "Translator") -> "Decode | None":

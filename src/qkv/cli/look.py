@@ -82,19 +82,21 @@ def save_picture(
     from qkv.look.animation import animate
     from qkv.look.sentence import look_at_ids
 
+    is_animation = output.suffix.lower() == ".gif"
+    if is_animation and (kind != "memory" or heads):
+        raise InputError("an animation shows the mean of the decoder's heads over the source; leave out the others")
     traced = trace(translator, text, beam=beam)
     seen = look_at_ids(translator, traced.source_ids, traced.target_ids)
     title = f"{traced.text} → {traced.translated.text}"
-    if output.suffix.lower() == ".gif":
-        if kind != "memory" or heads:
-            raise InputError("an animation shows the mean of the decoder's heads over the source; leave out the others")
-        weights = chosen(translator, seen, "memory", layer).mean(dim=0)
+    weights = chosen(translator, seen, kind, layer)
+    if not heads:
+        weights = weights.mean(dim=0)
+    if is_animation:
         animate(weights, seen.target, seen.source, output, title=title)
         return
-    weights = chosen(translator, seen, kind, layer)
     rows = seen.source if kind == "encoder" else seen.target
     columns = ["<s>", *seen.target[:-1]] if kind == "decoder" else seen.source
-    draw(weights if heads else weights.mean(dim=0), rows, columns, output, title=title)
+    draw(weights, rows, columns, output, title=title)
 
 
 def chosen(translator: "Translator", seen: "Look", kind: Kind, layer: int | None) -> Any:

@@ -4,13 +4,26 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from cyclopts import Parameter
 
-from qkv.cli.app import OUTPUT, PLAIN, Beam, Device, Engine, Flag, Json, Model, WholeLines, out, print_json
+from qkv.cli.app import (
+    OUTPUT,
+    PLAIN,
+    Beam,
+    Device,
+    Engine,
+    Flag,
+    Json,
+    Model,
+    WholeLines,
+    out,
+    print_json,
+    read_pairs_for,
+)
 from qkv.cli.lines import chunks, input_chunks
 from qkv.errors import InputError
 from qkv.files import replacing
@@ -85,25 +98,24 @@ def translate(
     how["split"] = not whole_lines
     lines = translated(translator, input_chunks(text, "translated", "a sentence"), how)
     write = as_json if json else lambda line: as_text(line, n_best, scores)
-    if output is None:
+    with nullcontext(sys.stdout) if output is None else writing(output) as file:
         for line in lines:
-            print(write(line), flush=True)
-        return
-    try:
-        with writing(output) as path, path.open("w", encoding="utf-8") as file:
-            for line in lines:
-                print(write(line), file=file)
-    except OSError as error:
-        raise InputError(f"cannot write {output}: {error.strerror or error}; give --output another place") from None
+            print(write(line), file=file, flush=output is None)
 
 
-def writing(path: Path) -> AbstractContextManager[Path]:
+@contextmanager
+def writing(path: Path) -> Iterator[TextIO]:
     """The whole file or none; but a device or a pipe is written as it is, and never replaced by a file."""
     above = next((folder for folder in path.parents if folder.exists()), Path())
     if path.is_dir() or not above.is_dir():
         taken, kind = (path, "folder") if path.is_dir() else (above.name, "file")
         raise InputError(f"cannot write {path}, since {taken} is a {kind}; give --output the name of a new file")
-    return nullcontext(path) if path.exists() and not path.is_file() else replacing(path)
+    place = nullcontext(path) if path.exists() and not path.is_file() else replacing(path)
+    try:
+        with place as new, new.open("w", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; give --output another place") from None
 
 
 def translated(translator: "Translator", lines: Iterable[list[str]], how: dict[str, Any]) -> "Iterator[Translated]":
@@ -127,10 +139,9 @@ def as_text(line: "Translated", n_best: int, scores: bool) -> str:
 
 
 def as_json(line: "Translated") -> str:
-    several = [{"text": one.text, "score": one.score} for one in line.alternatives]
-    return json.dumps(
-        {"text": line.text, "score": line.score, "alternatives": several, "remarks": line.remarks()}, ensure_ascii=False
-    )
+    several = [one._asdict() for one in line.alternatives]
+    tree = {"text": line.text, "score": line.score, "alternatives": several, "remarks": line.remarks()}
+    return json.dumps(tree, ensure_ascii=False)
 
 
 def score(
@@ -162,36 +173,24 @@ def score(
       as_paper: Lower-cased Moses tokens, as papers on Multi30k print BLEU; not comparable with the default.
       confidence: Add the 95 % interval by bootstrap.
     """
+    from qkv.evaluation import in_words
     from qkv.evaluation import score as measure
-    from qkv.opening import load_translator, task_in_folder
-    from qkv.text import read_pairs
+    from qkv.opening import load_translator, score_files, task_in_folder
 
     if model.is_dir() and task_in_folder(model) != "translate":
-        return score_task(model, files, device, as_json=json)
+        figures = score_files(model, *files, device=device)
+        return print_json(figures) if json else print(f"{in_words(figures)}   of {figures['examples']:,} examples")
     translator = load_translator(model, device, engine=engine, own_process=True)
-    source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
-    pairs = list(read_pairs(list(files), source=source or None, target=target or None))
+    pairs = list(read_pairs_for(translator, files))
     how = {"beam": beam, "alpha": alpha, "split": not whole_lines}
     texts = [line.text for line in translated(translator, chunks(pair.source for pair in pairs), how)]
+    target, references = str(translator.about.get("target", "")), [pair.target for pair in pairs]
     result = measure(
-        texts, [pair.target for pair in pairs],
-        target_language=target, lowercase=lowercase, as_paper=as_paper, confidence=confidence,
-    )  # fmt: skip
+        texts, references, target_language=target, lowercase=lowercase, as_paper=as_paper, confidence=confidence
+    )
     if json:
-        print_json(dataclasses.asdict(result))
-        return
+        return print_json(dataclasses.asdict(result))
     low, high = result.bleu_interval or (0, 0)
     interval = f" (95 % between {low:.2f} and {high:.2f})" if result.bleu_interval else ""
     out.print(f"BLEU {result.bleu:.2f}{interval}   {result.bleu_signature}")
     out.print(f"chrF {result.chrf:.2f}   {result.chrf_signature}")
-
-
-def score_task(model: Path, files: tuple[Path, ...], device: str, *, as_json: bool) -> None:
-    from qkv.evaluation import in_words
-    from qkv.opening import score_files
-
-    result = score_files(model, *files, device=device)
-    if as_json:
-        print_json(result)
-    else:
-        out.print(f"{in_words(result)}   of {result['examples']:,} examples")
