@@ -8,17 +8,8 @@ from starlette.responses import JSONResponse, Response
 
 from qkv.config import from_tree
 from qkv.documents import translate_text
+from qkv.look import view
 from qkv.look.explain import Which
-from qkv.look.view import (
-    EVERY,
-    Attention,
-    architecture_view,
-    curves_view,
-    explain_view,
-    model_view,
-    positions_view,
-    view,
-)
 from qkv.serving.languages import name_of
 from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, texts_of
 from qkv.serving.models import Served
@@ -26,7 +17,7 @@ from qkv.serving.queue import check_search
 from qkv.serving.service import Endpoint, Visit
 from qkv.text.normalise import normalise
 
-PARTS = {
+PARTS = {  # of a look inside, by the field that asks for each
     "tokens": ["source_tokens", "target_tokens", "token_scores"],
     "alignment": ["source_words", "target_words", "alignment"],
     "attention": ["attention"],
@@ -47,7 +38,7 @@ class TranslateAndLook:
     n_best: int = 1
     tokens: bool = False
     alignment: bool = False
-    attention: bool | Attention = False
+    attention: bool | view.Attention = False
     steps: bool = False
     api_key: str | None = None
 
@@ -67,7 +58,7 @@ class Explain:
 def about(served: Served) -> dict[str, Any]:
     names = {"source_name": name_of(served.source), "target_name": name_of(served.target)}
     own = {"name": served.name, "source": served.source, "target": served.target}
-    return model_view(served.translator) | own | names
+    return view.model_view(served.translator) | own | names
 
 
 async def models(asked: Visit) -> Response:
@@ -88,8 +79,9 @@ async def translate(asked: Visit) -> Response:
     texts, _ = texts_of(asked)
     how = {"beam": wish.beam, "alpha": wish.alpha, "n_best": wish.n_best}
     check_search(asked.service.limits, how)
-    looks = wish.tokens or wish.alignment or bool(wish.attention) or wish.steps
-    wanted = wish.attention if isinstance(wish.attention, Attention) else EVERY
+    left_out = {key for part, keys in PARTS.items() if not getattr(wish, part) for key in keys}
+    looks = any(getattr(wish, part) for part in PARTS)
+    wanted = wish.attention if isinstance(wish.attention, view.Attention) else view.EVERY
 
     async def one(text: str) -> dict[str, Any]:
         served = await asked.thread(lambda: chosen(asked, wish, text))
@@ -97,19 +89,13 @@ async def translate(asked: Visit) -> Response:
             return plain(text, text)
         asked.service.metrics.characters.labels(served.name).inc(len(text))
         if looks:
-            found = await asked.alone(lambda: view(served.translator, text, wanted, **how))
+            found = await asked.alone(lambda: view.view(served.translator, text, wanted, **how))
             found["remarks"] += unglossed(asked, served, text)
-            return wished(found, wish) | {"model": about(served)}
+            found["model"] = about(served)
+            return {key: value for key, value in found.items() if key not in left_out}
         return await asked.thread(lambda: translated(asked, served, text, how))
 
     return JSONResponse({"translations": await asyncio.gather(*map(one, texts))})
-
-
-def wished(found: dict[str, Any], wish: TranslateAndLook) -> dict[str, Any]:
-    """Of a whole view, what was asked for."""
-    parts = {"tokens": wish.tokens, "alignment": wish.alignment, "attention": bool(wish.attention), "steps": wish.steps}
-    left_out = {key for part, keys in PARTS.items() if not parts[part] for key in keys}
-    return {key: value for key, value in found.items() if key not in left_out}
 
 
 def translated(asked: Visit, served: Served, text: str, how: dict[str, Any]) -> dict[str, Any]:
@@ -142,16 +128,16 @@ def served_at(asked: Visit) -> Served:
 
 async def positions(asked: Visit) -> Response:
     served = served_at(asked)
-    return JSONResponse(await asked.alone(lambda: positions_view(served.translator)))
+    return JSONResponse(await asked.alone(lambda: view.positions_view(served.translator)))
 
 
 async def architecture(asked: Visit) -> Response:
-    return JSONResponse(architecture_view(served_at(asked).translator))
+    return JSONResponse(view.architecture_view(served_at(asked).translator))
 
 
 async def curves(asked: Visit) -> Response:
     served = served_at(asked)
-    return JSONResponse(await asked.thread(lambda: curves_view(served.folder)))
+    return JSONResponse(await asked.thread(lambda: view.curves_view(served.folder)))
 
 
 async def explain(asked: Visit) -> Response:
@@ -159,7 +145,7 @@ async def explain(asked: Visit) -> Response:
     text = bounded(asked, field(asked, "q"))
     served = asked.service.models.served[0] if wish.model is None else asked.service.models.named(wish.model)
     translator, which = served.translator, (wish.stack, wish.layer, wish.head)
-    return JSONResponse(await asked.alone(lambda: explain_view(translator, text, *which)))
+    return JSONResponse(await asked.alone(lambda: view.explain_view(translator, text, *which)))
 
 
 ROUTES = [

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
@@ -47,17 +46,14 @@ def make_app(service: Service) -> Starlette:
 
 def endpoint(service: Service, entry: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        started = time.perf_counter()
         service.active += 1
-        service.metrics.active.set(service.active)
         try:
-            response = await answered(service, entry, request)
+            with service.metrics.seconds.labels(entry.path).time():
+                response = await answered(service, entry, request)
         finally:
             service.active -= 1
-            service.metrics.active.set(service.active)
         response.headers.update(HEADERS)
         service.metrics.requests.labels(entry.path, str(response.status_code)).inc()
-        service.metrics.seconds.labels(entry.path).observe(time.perf_counter() - started)
         return response
 
     return answer
