@@ -11,21 +11,11 @@ WIDE = 400  # columns: figures are never cut; a narrow terminal folds the lines
 
 
 def compare(
-    recipe: str,
-    *,
-    vary: Annotated[list[str] | None, PLAIN] = None,
-    one_by_one: Flag = False,
-    seeds: int = 1,
-    steps: int | None = None,
-    epochs: float | None = None,
-    minutes: float | None = None,
-    beam: int = 5,
-    alpha: float = 1.0,
-    jobs: int = 1,
-    skip_impossible: Flag = False,
-    out: Path = Path("comparison"),
-    json: Flag = False,
-) -> int:
+    recipe: str, *, vary: Annotated[list[str] | None, PLAIN] = None, one_by_one: Flag = False, seeds: int = 1,
+    steps: int | None = None, epochs: float | None = None, minutes: float | None = None,
+    beam: int = 5, alpha: float = 1.0, jobs: int = 1, skip_impossible: Flag = False,
+    out: Path = Path("comparison"), json: Flag = False,
+) -> int:  # fmt: skip
     """Train variations of a recipe for the same budget, and put their figures in one table, the best row first.
 
     The recipe may be of any task: translations are told apart by BLEU, answers of other tasks by their accuracy.

@@ -14,19 +14,11 @@ if TYPE_CHECKING:
 
 
 def generate(
-    *text: str,
-    model: Model = Path("model"),
-    tokens: int = 60,
-    temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    seed: int | None = None,
-    beam: int | None = None,
-    n_best: int | None = None,
-    endless: Flag = False,
-    json: Flag = False,
+    *text: str, model: Model = Path("model"), tokens: int = 60,
+    temperature: float | None = None, top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
+    beam: int | None = None, n_best: int | None = None, endless: Flag = False, json: Flag = False,
     device: Device = "cpu",
-) -> None:
+) -> None:  # fmt: skip
     """Go on from a text with a language model, which writes as you watch.
 
     It takes the most probable token each time; --temperature, --top-k or --top-p draws instead, --beam searches.

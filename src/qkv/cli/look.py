@@ -1,10 +1,10 @@
-"""qkv look: what attention did while one sentence was translated, as a page, a picture or an animation."""
+"""qkv look and qkv explain: what attention did with one sentence, as a page, a picture, an animation or numbers."""
 
 import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from qkv.cli.app import OUTPUT, Beam, Device, Flag, Model
+from qkv.cli.app import OUTPUT, Beam, Device, Flag, Model, out, print_json
 from qkv.errors import InputError
 from qkv.files import write_text
 
@@ -13,21 +13,15 @@ if TYPE_CHECKING:
     from qkv.look.sentence import Look
 
 Kind = Literal["memory", "encoder", "decoder"]
+EXAMPLE = "I am good"
 ENDINGS = (".html", ".png", ".svg", ".gif")
 
 
 def look(
-    text: str,
-    *,
-    model: Model = Path("model"),
-    output: Annotated[Path, OUTPUT] = Path("look.html"),
-    kind: Kind = "memory",
-    layer: int | None = None,
-    heads: Flag = False,
-    beam: Beam = 5,
-    n_best: int = 3,
+    text: str, *, model: Model = Path("model"), output: Annotated[Path, OUTPUT] = Path("look.html"),
+    kind: Kind = "memory", layer: int | None = None, heads: Flag = False, beam: Beam = 5, n_best: int = 3,
     device: Device = "cpu",
-) -> None:
+) -> None:  # fmt: skip
     """Translate one sentence and show what the model looked at; the numbers are written beside it as JSON.
 
     The ending of the output's name chooses: .html is a page that needs nothing from outside, .png and .svg a heat map,
@@ -113,3 +107,50 @@ def chosen(translator: "Translator", seen: "Look", kind: Kind, layer: int | None
     if not 1 <= number <= len(maps):
         raise InputError(f"there is no layer {number} in this {kind}; give 1 to {len(maps)}")
     return maps[number - 1]
+
+
+def explain(
+    text: str = EXAMPLE, *, model: Path | None = None,
+    stack: Literal["encoder", "decoder"] = "encoder", layer: int = 1, head: int = 1,
+    unscaled: Flag = False, causal: Flag = False, json: Flag = False, output: Annotated[Path | None, OUTPUT] = None,
+) -> None:  # fmt: skip
+    """Show how attention is computed: embeddings, q, k, v, scores, softmax, values, heads, residual, feed-forward.
+
+    For example:
+      qkv explain
+      qkv explain "Two dogs play." --model model --layer 2 --head 3
+      qkv explain "Two dogs play." --model model --stack decoder -o steps.html
+
+    Args:
+      text: The sentence.
+      model: A model folder; without one, the worked example is shown.
+      stack: The encoder, which reads the sentence, or the decoder, which writes its translation.
+      layer: Which block, counted from 1.
+      head: Which head, counted from 1.
+      unscaled: Of the worked example: leave out the division by sqrt(d_k), as in the lecture.
+      causal: Of the worked example: mask the future, as in a decoder.
+      json: Print the numbers as JSON.
+      output: Write a page (.html) or a picture (.svg) instead of tables.
+    """
+    from qkv.look import page
+    from qkv.look.steps import worked_example
+
+    if model is None:
+        if text != EXAMPLE:
+            raise InputError(f'the worked example is "{EXAMPLE}"; for another sentence give a trained --model')
+        steps = worked_example(scaled=not unscaled, causal=causal)
+    elif unscaled or causal:
+        raise InputError("--unscaled and --causal are of the worked example; a model has its own scaling and masks")
+    else:
+        from qkv.look.explain import explain as explain_model
+        from qkv.opening import load_translator
+
+        steps = explain_model(load_translator(model), text, stack=stack, layer=layer, head=head)
+    if output is not None:
+        print(page.save(steps, output, f"How attention reads: {text}"))
+    elif json:
+        print_json([step.to_tree() for step in steps])
+    else:
+        for step in steps:
+            out.print(page.as_table(step))
+            out.print()

@@ -9,24 +9,11 @@ from qkv.errors import InputError
 
 
 def serve(
-    *,
-    model: Files = None,
-    host: str = "127.0.0.1",
-    port: int = 5000,
-    api_key: str | None = None,
-    glossary: Path | None = None,
-    suggestions: Path | None = None,
-    protect: Annotated[list[str] | None, PLAIN] = None,
-    characters: int = 20_000,
-    items: int = 100,
-    queue: int = 1024,
-    requests: int = 128,
-    per_minute: int = 0,
-    seconds: int = 60,
-    file_bytes: int = 2_097_152,
-    device: Device = "cpu",
-    engine: Engine = "lean",
-) -> None:
+    *, model: Files = None, host: str = "127.0.0.1", port: int = 5000, api_key: str | None = None,
+    glossary: Path | None = None, suggestions: Path | None = None, protect: Annotated[list[str] | None, PLAIN] = None,
+    characters: int = 20_000, items: int = 100, queue: int = 1024, requests: int = 128, per_minute: int = 0,
+    seconds: int = 60, file_bytes: int = 2_097_152, device: Device = "cpu", engine: Engine = "lean",
+) -> None:  # fmt: skip
     """Serve models over HTTP: a page to look inside, LibreTranslate's API, and our own under /api.
 
     For example:
@@ -67,7 +54,7 @@ def serve(
     )  # fmt: skip
     serving.serve(
         serving.Service(
-            models := serving.Models.load(model or [Path("model")], device, engine, own_process=True),
+            models := serving.Models.load(model or [Path("model")], device, engine=engine, own_process=True),
             limits=limits,
             key=os.environ.get("QKV_API_KEY", "") if api_key is None else api_key,
             glossaries=serving.read_glossaries(glossary, models) if glossary else {},

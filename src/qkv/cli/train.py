@@ -47,28 +47,14 @@ else:
 
 
 def train(
-    *files: Path,
-    from_: From = "",
-    to: To = "",
-    valid: Files = None,
-    test: Files = None,
-    start: Path | None = None,
-    out: Path = Path("model"),
-    recipe: str | None = None,
-    task: Task | None = None,
-    architecture: Architecture | None = None,
-    minutes: float | None = None,
-    epochs: float | None = None,
-    steps: int | None = None,
-    seed: int | None = None,
-    device: str | None = None,
-    restart: Restart = False,
-    model: ModelFlags | None = None,
-    data: DataFlags | None = None,
-    objective: ObjectiveFlags | None = None,
-    objective_text: Annotated[str | None, Parameter(show=False)] = None,
-    training: TrainingFlags | None = None,
-) -> int:
+    *files: Path, from_: From = "", to: To = "", valid: Files = None, test: Files = None,
+    start: Path | None = None, out: Path = Path("model"), recipe: str | None = None,
+    task: Task | None = None, architecture: Architecture | None = None,
+    minutes: float | None = None, epochs: float | None = None, steps: int | None = None, seed: int | None = None,
+    device: str | None = None, restart: Restart = False,
+    model: ModelFlags | None = None, data: DataFlags | None = None, objective: ObjectiveFlags | None = None,
+    objective_text: Annotated[str | None, Parameter(show=False)] = None, training: TrainingFlags | None = None,
+) -> int:  # fmt: skip
     """Train a translator on files of sentence pairs, a language model on plain text, or a model of another task. The
     same command again goes on where it stopped.
 
@@ -117,14 +103,9 @@ def train(
 
 
 def demo(
-    *,
-    out: Path = Path("qkv-demo"),
-    architecture: DemoArchitecture = "transformer",
-    minutes: float = 3.0,
-    say: Annotated[list[str] | None, MULTIPLE] = None,
-    seed: int = 1,
-    restart: Restart = False,
-) -> int:
+    *, out: Path = Path("qkv-demo"), architecture: DemoArchitecture = "transformer", minutes: float = 3.0,
+    say: Annotated[list[str] | None, MULTIPLE] = None, seed: int = 1, restart: Restart = False,
+) -> int:  # fmt: skip
     """Train a small model to pronounce English words, measure it, and draw what it looks at.
 
     For example:

@@ -1,4 +1,4 @@
-"""qkv translate and qkv score: commands that use a model folder."""
+"""qkv translate, qkv score and qkv align: commands that use a translator."""
 
 import dataclasses
 import json
@@ -33,25 +33,12 @@ if TYPE_CHECKING:
 
 
 def translate(
-    *text: str,
-    model: Model = Path("model"),
-    beam: Beam = 5,
-    n_best: int = 1,
-    alpha: float = 1.0,
-    sample: Flag = False,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    seed: int = 0,
-    scores: Flag = False,
-    json: Flag = False,
-    output: Annotated[Path | None, OUTPUT] = None,
-    kind: Annotated[str | None, Parameter(name="--format")] = None,
-    protect: Annotated[list[str] | None, PLAIN] = None,
-    whole_lines: WholeLines = False,
-    device: Device = "cpu",
-    engine: Engine = "lean",
-) -> None:
+    *text: str, model: Model = Path("model"), beam: Beam = 5, n_best: int = 1, alpha: float = 1.0,
+    sample: Flag = False, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0,
+    scores: Flag = False, json: Flag = False, output: Annotated[Path | None, OUTPUT] = None,
+    kind: Annotated[str | None, Parameter(name="--format")] = None, protect: Annotated[list[str] | None, PLAIN] = None,
+    whole_lines: WholeLines = False, device: Device = "cpu", engine: Engine = "lean",
+) -> None:  # fmt: skip
     """Translate text, lines or whole documents: one line out for each line in, and a file of the same format.
 
     For example:
@@ -145,18 +132,10 @@ def as_json(line: "Translated") -> str:
 
 
 def score(
-    *files: Path,
-    model: Model = Path("model"),
-    beam: Beam = 5,
-    alpha: float = 1.0,
-    lowercase: Flag = False,
-    as_paper: Flag = False,
-    confidence: Flag = False,
-    whole_lines: WholeLines = False,
-    json: Json = False,
-    device: Device = "cpu",
-    engine: Engine = "lean",
-) -> None:
+    *files: Path, model: Model = Path("model"), beam: Beam = 5, alpha: float = 1.0, lowercase: Flag = False,
+    as_paper: Flag = False, confidence: Flag = False, whole_lines: WholeLines = False, json: Json = False,
+    device: Device = "cpu", engine: Engine = "lean",
+) -> None:  # fmt: skip
     """Translate the source side of test files and measure BLEU and chrF against the target side.
 
     With a model of another task: accuracy on files of that task; where answers are classes, macro-F1 and the Matthews
@@ -194,3 +173,42 @@ def score(
     interval = f" (95 % between {low:.2f} and {high:.2f})" if result.bleu_interval else ""
     out.print(f"BLEU {result.bleu:.2f}{interval}   {result.bleu_signature}")
     out.print(f"chrF {result.chrf:.2f}   {result.chrf_signature}")
+
+
+def align(
+    *files: Path, model: Model = Path("model"), tune: Flag = False, layer: int | None = None, threshold: float = 0.0,
+    json: Flag = False, device: Device = "cpu",
+) -> None:  # fmt: skip
+    """Print word alignments of sentence pairs, one line for each pair: 0-0 1-2 links source word 1 to target word 2.
+
+    Words are what spaces part, counted from 0. First choose the layer that suits the model, once, with --tune.
+
+    For example:
+      qkv align --model model --tune val.en val.de
+      qkv align --model model news.en news.de > news.align
+
+    Args:
+      files: A source and a target file, or files of pairs.
+      tune: Choose the decoder layer whose links agree best with which words stand together in these pairs, and keep it
+        in the model folder as alignment.json; a few hundred pairs are enough.
+      layer: Another decoder layer, counted from 1.
+      threshold: Leave a target word without a link if less than this share of its attention goes to any one source
+        word.
+      json: With --tune: print what was chosen as JSON; else a list of links for each pair.
+    """
+    from qkv.decoding.alignment import align as find_links
+    from qkv.decoding.alignment import best_layer, save_readout, to_pharaoh
+    from qkv.opening import load_translator
+
+    translator = load_translator(model, device)
+    pairs = [(pair.source, pair.target) for pair in read_pairs_for(translator, files)]
+    if tune:
+        chosen = best_layer(translator, pairs)
+        save_readout(model, chosen)
+        row = "reads" if chosen.shift else "predicts"
+        facts = f"layer {chosen.layer}, the row that {row} a word; agreement {chosen.agreement:.3f}"
+        print_json(vars(chosen)) if json else print(f"{model}: {facts}")
+        return
+    for some in chunks(pairs):
+        for links in find_links(translator, some, layer=layer, threshold=threshold):
+            print_json(links) if json else print(to_pharaoh(links))

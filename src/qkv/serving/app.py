@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from inspect import iscoroutinefunction
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -72,7 +74,8 @@ async def answered(service: Service, entry: Endpoint, request: Request) -> Respo
         asked = Visit(service, request, values, client)
         watching = asyncio.create_task(asked.watch())
         try:
-            return remembering(service, request, await entry.handle(asked))
+            answer = entry.handle(asked) if iscoroutinefunction(entry.handle) else asked.thread(entry.handle, asked)
+            return remembering(service, request, await answer)
         finally:
             watching.cancel()
             asked.gone.set()  # what was asked for beside a text that is refused
@@ -86,8 +89,9 @@ async def answered(service: Service, entry: Endpoint, request: Request) -> Respo
         return JSONResponse({"error": "something went wrong inside the server; its log says what"}, 500)
 
 
-def remembering(service: Service, request: Request, response: Response) -> Response:
+def remembering(service: Service, request: Request, found: Any) -> Response:
     """A browser that opens the page with ?api_key=... keeps the key for the page's own files and requests."""
+    response = found if isinstance(found, Response) else JSONResponse(found)
     if service.key and request.url.path == "/" and request.query_params.get("api_key"):
         response.set_cookie(COOKIE, service.key, httponly=True, samesite="strict")
     return response

@@ -40,30 +40,27 @@ class Models:
         self.codes = list(dict.fromkeys([*self.sources, *self.targets]))
 
     @classmethod
-    def load(
-        cls, folders: Sequence[Path], device: str = "cpu", engine: str = "lean", *, own_process: bool = False
-    ) -> "Models":
+    def load(cls, folders: Sequence[Path], device: str = "cpu", **how: Any) -> "Models":
         """Each is named after its folder; where the name is taken, with the first number that is free.
 
-        `own_process` is as in `engines.open_translator`.
+        `how` is as in `engines.open_translator`.
         """
         if not folders:
             raise InputError("no model was given; for example: qkv serve --model model")
-        served: list[Served] = []
+        served: dict[str, Served] = {}
         for folder in folders:
-            own, taken = Path(folder).resolve().name, [one.name for one in served]
-            name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in taken)
-            translator = load_translator(folder, device, engine=engine, own_process=own_process)
+            own = Path(folder).resolve().name
+            name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in served)
+            translator = load_translator(folder, device, **how)
             translator.searcher.open_workers()  # now, while this process has no threads that a copy would miss
-            served.append(Served(name, Path(folder), translator))
-        return cls(served)
+            served[name] = Served(name, Path(folder), translator)
+        return cls(list(served.values()))
 
     def named(self, name: str) -> Served:
-        for one in self.served:
-            if one.name == name:
-                return one
-        known = nearest(name, [one.name for one in self.served])
-        raise Refusal(404, f"there is no model {name!r} on this server; {known}")
+        known = {one.name: one for one in self.served}
+        if name not in known:
+            raise Refusal(404, f"there is no model {name!r} on this server; {nearest(name, known)}")
+        return known[name]
 
     def code(self, asked: str) -> str:
         """The server's own spelling of a language code."""
@@ -80,8 +77,8 @@ class Models:
                 return one
         if source == target:
             return None
-        names = f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})"
-        raise Refusal(400, names)
+        to, from_ = (f"{name_of(code)} ({code})" for code in (target, source))
+        raise Refusal(400, f"{to} is not available as a target language from {from_}")
 
     def languages(self) -> list[dict[str, Any]]:
         """GET /languages: each with its targets, itself among them (such a text comes back as it is)."""

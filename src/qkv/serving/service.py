@@ -5,14 +5,13 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
 import anyio.to_thread
 from starlette.requests import Request
-from starlette.responses import Response
 
 from qkv.documents import Patterns
 from qkv.errors import InputError
@@ -115,10 +114,10 @@ class Visit:
         glossary = self.service.glossaries.get(served.name)
         return Glossed(served.translator, self.service.queue, self.client, deadline, self.gone, glossary)
 
-    async def alone(self, function: Callable[[], T]) -> T:
+    def alone(self, function: Callable[[], T]) -> T:
         """The function's result, with the models to itself."""
-        call, deadline = Call(function, self.client, self.gone), self.started + self.service.limits.seconds
-        return cast(T, await self.thread(lambda: self.service.queue.run(call, deadline)))
+        deadline = self.started + self.service.limits.seconds
+        return cast(T, self.service.queue.run(Call(function, self.client, self.gone), deadline))
 
     async def watch(self) -> None:
         """Ends when the client hangs up; all of the body has been read, so that nothing else can come."""
@@ -126,12 +125,9 @@ class Visit:
             pass
         self.gone.set()
 
-    async def thread(self, function: Callable[[], T]) -> T:
+    async def thread(self, function: Callable[..., Any], *given: Any) -> Any:
         """In a thread of its own, since translating waits."""
-        return await anyio.to_thread.run_sync(function, limiter=self.service.threads)
-
-
-Handle = Callable[[Visit], Awaitable[Response]]
+        return await anyio.to_thread.run_sync(function, *given, limiter=self.service.threads)
 
 
 class Endpoint(NamedTuple):
@@ -139,7 +135,7 @@ class Endpoint(NamedTuple):
 
     method: str
     path: str
-    handle: Handle
+    handle: Callable[[Visit], Any]  # gives a response, or data for JSON; what is not async runs in a thread
     about: str
     asks: type[Any] | None = None  # the fields of its body
     gives: str = "application/json"

@@ -2,8 +2,10 @@
 
 import mimetypes
 from pathlib import Path
+from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from prometheus_client import generate_latest
+from starlette.responses import Response
 
 from qkv.look.single import PAGE
 from qkv.serving.service import ABOUT_PAGE, Endpoint, Visit
@@ -21,11 +23,11 @@ def page_route(address: str, path: Path) -> Endpoint:
 
 
 async def metrics(asked: Visit) -> Response:
-    return Response(asked.service.metrics.text(), media_type="text/plain; version=0.0.4")
+    return Response(generate_latest(asked.service.metrics.registry), media_type="text/plain; version=0.0.4")
 
 
-async def description(asked: Visit) -> Response:
-    return JSONResponse(asked.request.app.state.description)
+async def description(asked: Visit) -> Any:
+    return asked.request.app.state.description
 
 
 ROUTES = [

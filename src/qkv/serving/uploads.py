@@ -10,8 +10,8 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from qkv.serving.limits import Limits, Refusal, share_of
 
@@ -19,8 +19,7 @@ PREFIX = "qkv-serve-"
 KEPT = 1800  # seconds that a translated file waits to be fetched
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     path: Path
     name: str  # what the client called it, for the client only: no path is ever made of it
     client: str
