@@ -35,6 +35,8 @@ def export(
       check: Sentences to check with, one on a line; some of the validation set, or random ones, if none.
     """
     from qkv.convert import exporting
+    from qkv.decoding import Search
+    from qkv.engines.agreement import agreement
     from qkv.opening import load_translator
 
     target = folder or model / to
@@ -43,11 +45,14 @@ def export(
     translator = load_translator(model, own_process=True)
     kinds, sources = sources_to_check(translator, model, check)
     given = (translator.model, translator.tokenizer, translator.about, quantization)
+    alpha = 0.0 if to == "huggingface" else 1.0  # generate ranks by log p / length^p, which is ours with neither
     with exporting(to, model, target, *given) as written:
         theirs = DECODERS[to](written, translator)
-        for found in [] if theirs is None else compared(translator, sources, theirs, to):
-            out.print(f"{found} ({kinds})")
-            refuse(found, quantization)
+        for how in [Search(beam=beam, alpha=alpha) for beam in (1, 5)]:
+            if theirs is not None:
+                found = agreement(translator.model, sources, theirs, how)
+                out.print(f"{found} ({kinds})")
+                refuse(found, quantization)
     out.print(f"wrote {target}")
     if theirs is None:
         print("it was not checked, since transformers is not installed; pip install transformers", file=sys.stderr)
@@ -73,14 +78,6 @@ def sources_to_check(translator: "Translator", model: Path, check: Path | None) 
     if not fitting:
         raise InputError(f"there is no sentence to check with in {check or model}; give a file of them with --check")
     return kinds, fitting
-
-
-def compared(translator: "Translator", sources: list[list[int]], theirs: "Decode", to: str) -> "list[Agreement]":
-    from qkv.decoding import Search
-    from qkv.engines.agreement import agreement
-
-    alpha = 0.0 if to == "huggingface" else 1.0  # generate ranks by log p / length^p, which is ours with neither
-    return [agreement(translator.model, sources, theirs, Search(beam=beam, alpha=alpha)) for beam in (1, 5)]
 
 
 def refuse(found: "Agreement", quantization: str) -> None:

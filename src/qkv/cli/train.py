@@ -86,18 +86,14 @@ def train(
 
     given = {"minutes": minutes, "epochs": epochs, "steps": steps, "device": device}
     limits = {name: value for name, value in given.items() if value is not None}
-    sections: dict[str, Any] = {
-        "architecture": architecture,
-        "model": model or {},
+    asked: dict[str, Any] = {
+        "source": from_, "target": to, "architecture": architecture, "model": model,
         "data": {**(data or {}), **({"seed": seed} if seed is not None else {})},
-        "objective": objective_text or objective or {},
-        "training": {**(training or {}), **limits},
-    }
-    languages = {"source": from_, "target": to}
+        "objective": objective_text or objective, "training": {**(training or {}), **limits},
+    }  # fmt: skip
     trained = run(
         *files, task=task or "", start=start, out=out, valid=valid or (), test=test or (), recipe=recipe,
-        restart=restart,
-        **{name: value for name, value in {**languages, **sections}.items() if value},
+        restart=restart, **{name: value for name, value in asked.items() if value},
     )  # fmt: skip
     return 130 if trained.stopped == "interrupted" else 0
 

@@ -67,7 +67,7 @@ def translate(
       protect: A regular expression: what matches comes back byte for byte; may be given several times. The input is
         read as a whole, as with --format text. One that takes very long for some texts is your own: prefer simple ones.
     """
-    from qkv.cli.documents import check_flags, give_file, give_texts, is_document
+    from qkv.cli.documents import give_file, give_texts, is_document
     from qkv.documents import compiled
     from qkv.opening import load_translator
 
@@ -77,7 +77,11 @@ def translate(
     how |= {"sampling": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
     if kind or protect or is_document(text):
         is_whole = bool(kind) or not is_document(text)
-        check_flags(n_best, scores, json=json and is_whole)
+        if n_best > 1 or scores:
+            raise InputError("--n-best and --scores are for lines, and a document has one translation; leave them out")
+        if json and is_whole:
+            without = "not for a text with --format or --protect"
+            raise InputError(f"--json is for lines and for files of a format, {without}; leave it out")
         how["protect"] = kept
         if is_whole:
             return give_texts(translator, kind or "text", text, output, how)

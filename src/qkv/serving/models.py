@@ -36,8 +36,7 @@ class Models:
     def __init__(self, served: Sequence[Served]) -> None:
         self.served = list(served)
         self.sources = list(dict.fromkeys(one.source for one in served))
-        self.targets = list(dict.fromkeys(one.target for one in served))
-        self.codes = list(dict.fromkeys([*self.sources, *self.targets]))
+        self.codes = list(dict.fromkeys([*self.sources, *(one.target for one in served)]))
 
     @classmethod
     def load(cls, folders: Sequence[Path], device: str = "cpu", **how: Any) -> "Models":

@@ -98,15 +98,9 @@ def remove_left_over(place: Path) -> None:
         return
     for folder in place.glob(f"{PREFIX}*"):
         match = re.match(rf"{PREFIX}(\d{{1,9}})-", folder.name)
-        with suppress(OSError):
-            is_ours = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
-            if match and is_ours and not is_alive(int(match[1])):
-                shutil.rmtree(folder)
-
-
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError as error:  # it may be somebody else's
-        return not isinstance(error, ProcessLookupError)
-    return True
+        with suppress(OSError):  # the process may be somebody else's
+            if match and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
+                try:
+                    os.kill(int(match[1]), 0)
+                except ProcessLookupError:
+                    shutil.rmtree(folder)
