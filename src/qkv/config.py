@@ -15,7 +15,6 @@ from qkv.errors import InputError, nearest
 
 T = TypeVar("T")
 Tree = dict[str, Any]
-to_tree = dataclasses.asdict  # the plain data of a settings dataclass: what `from_tree` reads back
 
 
 def setting(default: Any, about: str) -> Any:
@@ -49,6 +48,11 @@ def check_keys(cls: type[Any], tree: Mapping[str, Any], where: str, inside: str 
             raise InputError(f"{where}: unknown key {inside + key!r}; {nearest(key, names)}")
         if dataclasses.is_dataclass(hints.get(key)) and isinstance(value, Mapping):
             check_keys(hints[key], value, where, f"{inside}{key}.")
+
+
+def to_tree(settings: Any) -> Tree:
+    """The plain data of a settings dataclass: what `from_tree` reads back."""
+    return dataclasses.asdict(settings)
 
 
 def merge(*trees: Mapping[str, Any]) -> Tree:

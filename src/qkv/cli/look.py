@@ -81,16 +81,11 @@ def save_picture(
         raise InputError("an animation shows the mean of the decoder's heads over the source; leave out the others")
     traced = trace(translator, text, beam=beam)
     seen = look_at_ids(translator, traced.source_ids, traced.target_ids)
-    title = f"{traced.text} → {traced.translated.text}"
     weights = chosen(translator, seen, kind, layer)
-    if not heads:
-        weights = weights.mean(dim=0)
-    if is_animation:
-        animate(weights, seen.target, seen.source, output, title=title)
-        return
     rows = seen.source if kind == "encoder" else seen.target
     columns = ["<s>", *seen.target[:-1]] if kind == "decoder" else seen.source
-    draw(weights, rows, columns, output, title=title)
+    weights, title = weights if heads else weights.mean(dim=0), f"{traced.text} → {traced.translated.text}"
+    (animate if is_animation else draw)(weights, rows, columns, output, title=title)
 
 
 def chosen(translator: "Translator", seen: "Look", kind: Kind, layer: int | None) -> Any:

@@ -124,7 +124,7 @@ def shortlist_(
     for name, engine in kinds.items():
         engines |= {name: engine, name + WITH: Shortlisted(engine, made)}
     figures, _ = measured(translator, engines, pairs, beam)
-    figures |= {"sentences": len(pairs), **sizes(made, *(tokenizer.encode_batch(side) for side in sides(pairs)))}
+    figures |= {"sentences": len(pairs), **sizes(made, *map(tokenizer.encode_batch, zip(*pairs, strict=True)))}
     fall = figures["fall"] = max(figures[f"{name}_bleu"] - figures[f"{name}{WITH}_bleu"] for name in kinds)
     if fall > bound:
         raise InputError(
@@ -156,11 +156,6 @@ def pairs_to_compare(translator: "Translator", model: Path, files: list[Path]) -
     return found
 
 
-def sides(pairs: Pairs) -> tuple[list[str], list[str]]:
-    """The sources, and the references."""
-    return [source for source, _ in pairs], [target for _, target in pairs]
-
-
 def measured(
     translator: "Translator", engines: "Mapping[str, Engine]", pairs: Pairs, beam: int
 ) -> tuple[Figures, dict[str, list[str]]]:
@@ -168,7 +163,7 @@ def measured(
     from qkv.evaluation import score
 
     figures, texts = Figures(), dict[str, list[str]]()
-    sources, references = sides(pairs)
+    sources, references = map(list, zip(*pairs, strict=True))
     for name, engine in engines.items():
         translator.engine, began = engine, time.perf_counter()
         texts[name] = [line.text for line in translator.translate(sources, beam=beam)]

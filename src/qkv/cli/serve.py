@@ -54,7 +54,7 @@ def serve(
     )  # fmt: skip
     serving.serve(
         serving.Service(
-            models := serving.Models.load(model or [Path("model")], device, engine=engine, own_process=True),
+            models := serving.Models.load(model or [Path("model")], device, engine, own_process=True),
             limits=limits,
             key=os.environ.get("QKV_API_KEY", "") if api_key is None else api_key,
             glossaries=serving.read_glossaries(glossary, models) if glossary else {},

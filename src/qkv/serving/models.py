@@ -39,10 +39,12 @@ class Models:
         self.codes = list(dict.fromkeys([*self.sources, *(one.target for one in served)]))
 
     @classmethod
-    def load(cls, folders: Sequence[Path], device: str = "cpu", **how: Any) -> "Models":
+    def load(
+        cls, folders: Sequence[Path], device: str = "cpu", engine: str = "lean", *, own_process: bool = False
+    ) -> "Models":
         """Each is named after its folder; where the name is taken, with the first number that is free.
 
-        `how` is as in `engines.open_translator`.
+        `own_process` is as in `engines.open_translator`.
         """
         if not folders:
             raise InputError("no model was given; for example: qkv serve --model model")
@@ -50,7 +52,7 @@ class Models:
         for folder in folders:
             own = Path(folder).resolve().name
             name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in served)
-            translator = load_translator(folder, device, **how)
+            translator = load_translator(folder, device, engine=engine, own_process=own_process)
             translator.searcher.open_workers()  # now, while this process has no threads that a copy would miss
             served[name] = Served(name, Path(folder), translator)
         return cls(list(served.values()))
