@@ -21,27 +21,19 @@ NAMES = {
 }
 
 if TYPE_CHECKING:  # the same for readers of types
-    from qkv.comparing import compare
-    from qkv.decoding import Generated, Generator, Translated, Translator
-    from qkv.errors import InputError
-    from qkv.look import record_attention
-    from qkv.opening import load
-    from qkv.tasks import Classifier
-    from qkv.training import Trained, train
+    from qkv.comparing import compare as compare
+    from qkv.decoding import Generated as Generated
+    from qkv.decoding import Generator as Generator
+    from qkv.decoding import Translated as Translated
+    from qkv.decoding import Translator as Translator
+    from qkv.errors import InputError as InputError
+    from qkv.look import record_attention as record_attention
+    from qkv.opening import load as load
+    from qkv.tasks import Classifier as Classifier
+    from qkv.training import Trained as Trained
+    from qkv.training import train as train
 
-__all__ = [
-    "Classifier",
-    "Generated",
-    "Generator",
-    "InputError",
-    "Trained",
-    "Translated",
-    "Translator",
-    "compare",
-    "load",
-    "record_attention",
-    "train",
-]
+__all__ = list(NAMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ import dataclasses
 import inspect
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -39,14 +39,14 @@ def from_tree(cls: type[T], tree: Mapping[str, Any], where: str = "settings", in
         raise InputError(f"{where}: {key + ': ' if key else ''}{reason}{given}") from None
 
 
-def check_keys(cls: type[Any], tree: Mapping[str, Any], where: str, inside: str = "") -> None:
-    """Refuse a key that `cls` does not have, naming the nearest one that it has."""
+def check_keys(cls: type[Any], tree: Mapping[str, Any], where: str, inside: str = "", also: Iterable[str] = ()) -> None:
+    """Refuse a key that is none of `cls`, nor one of `also`, naming the nearest one that is."""
     hints = get_type_hints(cls)
-    names = [field.name for field in dataclasses.fields(cls)]
+    names = [*(field.name for field in dataclasses.fields(cls)), *also]
     for key, value in tree.items():
         if key not in names:
             raise InputError(f"{where}: unknown key {inside + key!r}; {nearest(key, names)}")
-        if dataclasses.is_dataclass(hints[key]) and isinstance(value, Mapping):
+        if dataclasses.is_dataclass(hints.get(key)) and isinstance(value, Mapping):
             check_keys(hints[key], value, where, f"{inside}{key}.")
 
 

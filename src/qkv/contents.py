@@ -43,16 +43,13 @@ Settings = dict[str, Setting]
 def table(module: str, name: str) -> dict[str, Part]:
     """A dict literal, for example POSITIONS of qkv.positions: its names, and the part behind each."""
     module, made = find(module, name)
-    displays = [statement.value for statement in made if isinstance(statement.value, ast.Dict)]
-    pairs = [pair for display in displays for pair in zip(display.keys, display.values, strict=True)]
-    return {ast.literal_eval(key): behind(module, value) for key, value in pairs if key is not None}
-
-
-def behind(module: str, value: ast.expr) -> Part:
-    """The part that an entry of a table stands for; one without a docstring of its own if it is any other value."""
-    if isinstance(value, ast.Name):
-        return part(module, value.id)
-    return Part(str(value.value) if isinstance(value, ast.Constant) else "")
+    parts: dict[str, Part] = {}
+    for display in (statement.value for statement in made if isinstance(statement.value, ast.Dict)):
+        for key, value in zip(display.keys, display.values, strict=True):
+            if key is not None:
+                text = str(value.value) if isinstance(value, ast.Constant) else ""
+                parts[ast.literal_eval(key)] = part(module, value.id) if isinstance(value, ast.Name) else Part(text)
+    return parts
 
 
 def part(module: str, name: str) -> Part:
@@ -78,7 +75,12 @@ def settings(module: str, name: str) -> Settings:
     for where, definition in reversed(list(lineage(module, name))):
         for field in definition.body:
             if isinstance(field, ast.AnnAssign) and not ast.unparse(field.annotation).startswith("ClassVar"):
-                fields[ast.unparse(field.target)] = Setting(kind(where, field.annotation), about(field.value))
+                match field.value:
+                    case ast.Call(ast.Name("setting"), [_, sentence]):
+                        about = ast.literal_eval(sentence)
+                    case _:
+                        about = ""
+                fields[ast.unparse(field.target)] = Setting(kind(where, field.annotation), about)
     return fields
 
 
@@ -99,14 +101,6 @@ def kind(module: str, annotation: ast.expr) -> Any:
             module, (made, *_) = find(module, name)
             return settings(module, name) if isinstance(made, ast.ClassDef) else kind(module, made.value)
     raise TypeError(f"{ast.unparse(annotation)} is no type of a setting that this can read; add it to `kind`")
-
-
-def about(default: ast.expr | None) -> str:
-    """The sentence of `setting(default, sentence)`."""
-    match default:
-        case ast.Call(ast.Name("setting"), [_, sentence]):
-            return str(ast.literal_eval(sentence))
-    return ""
 
 
 def recipes() -> dict[str, tuple[Path, str]]:

@@ -9,9 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from qkv.decoding import Translator
 from qkv.errors import InputError, nearest
-from qkv.evaluation import ErrorRates, error_rates
+from qkv.evaluation import error_rates
 from qkv.files import write_text
 from qkv.look import draw, look_at
 from qkv.opening import load_translator
@@ -59,16 +58,19 @@ def run(out: Path, *, architecture: str, minutes: float, words: list[str], seed:
         return 130
     translator = load_translator(out, own_process=True)
     say(f"measuring on {len(test):,} words it has not seen ...")
-    rates = measure(translator, test)
+    lines = translator.translate(list(test), beam=3, alpha=1.0)
+    rates = error_rates([line.text.split() for line in lines], list(test.values()))
     say("")
     print(f"word error {100 * rates.word:.1f} %, phoneme error {100 * rates.phoneme:.1f} % ({PUBLISHED})")
     print(f"after {duration(trained.minutes * 60)} of training\n")
     for word, line in zip(spoken, translator.translate(spoken), strict=True):
         expected = " or ".join(" ".join(p) for p in dictionary.get(word, []))
         print(f"  {word:<14} {line.text:<36} {f'(dictionary: {expected})' if expected else '(in no dictionary)'}")
-    picture = draw_attention(translator, spoken[0], out / "attention.png")
-    print(f"\nwhat it looked at while it said {spoken[0]!r}: {picture}")
-    print(f"say more:  qkv translate {spoken[0]} --model {out}")
+    word, seen = spoken[0], look_at(translator, spoken[0])
+    picture = out / "attention.png"  # the last layer over the source, its heads averaged
+    draw(seen.cross()[-1], seen.target, seen.source, picture, title=f"{word}: letters and phonemes")
+    print(f"\nwhat it looked at while it said {word!r}: {picture}")
+    print(f"say more:  qkv translate {word} --model {out}")
     return 0
 
 
@@ -116,17 +118,6 @@ def settings(out: Path, known: Dictionary, architecture: str, minutes: float, se
             "average": "running(decay=0.998)" if long else "running(decay=0.99)",
         },
     }  # fmt: skip
-
-
-def measure(translator: Translator, test: Dictionary) -> ErrorRates:
-    lines = translator.translate(list(test), beam=3, alpha=1.0)
-    return error_rates([line.text.split() for line in lines], list(test.values()))
-
-
-def draw_attention(translator: Translator, word: str, path: Path) -> Path:
-    """The last layer's cross-attention, its heads averaged: phonemes down the side, letters along the top."""
-    seen = look_at(translator, word)
-    return draw(seen.cross()[-1], seen.target, seen.source, path, title=f"{word}: letters and phonemes")
 
 
 def own_name() -> list[str]:

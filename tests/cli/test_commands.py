@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 import qkv as package
 from qkv import cli
 from qkv.attention import ATTENTIONS, SCORES, STRUCTURES
-from qkv.cli.explain import EXAMPLE
-from qkv.cli.shortlist import shortlist_
+from qkv.cli.look import EXAMPLE
+from qkv.cli.quantize import shortlist_
 from qkv.engines.shortlist import make_shortlist
 from qkv.evaluation import score
 from qkv.look.steps import WORDS

@@ -155,6 +155,7 @@ def test_the_table_of_a_task_waits_with_its_own_columns() -> None:
     [
         ("[[vary]]\nname = 'x'\ntask = 'cloze'\n", "row 'x' sets task, but rows of one table share it; make it the"),
         ("[[vary]]\nname = 'x'\nmodel.poling = 'mean'\n", "unknown key 'model.poling'; did you mean 'pooling'?"),
+        ("\n[[vry]]\nname = 'x'\n", "some.toml: unknown key 'vry'; did you mean 'vary'?"),
         ("[[vary]]\nname = 'x'\narchitecture = 'reader'\n", "'reader' is no model of the task 'classify'"),
     ],
 )

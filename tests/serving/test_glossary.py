@@ -72,7 +72,8 @@ def test_the_word_that_is_replaced_is_the_one_that_translates_the_term(
             continue
         for place, word in enumerate(words):
             start = sum(len(other) + 1 for other in words[:place])
-            changed = replace_aligned(translator, source, " ".join(own) + ".", [((start, start + len(word)), "XYZ")])
+            term = Term(start, start + len(word), word, "XYZ")
+            changed = replace_aligned(translator, source, " ".join(own) + ".", [term])
             tried, right = tried + 1, right + (changed.rstrip(".").split() == [*own[:place], "XYZ", *own[place + 1 :]])
     assert tried > 60
     assert right / tried > 0.7, f"{right} of {tried}; by chance a third"

@@ -13,7 +13,7 @@ from qkv.decoding import Search
 from qkv.serving import Limits, Queue, Queued
 from qkv.serving.limits import Refusal
 from qkv.serving.metrics import Metrics
-from qkv.serving.queue import CHUNK, Job
+from qkv.serving.queue import CHUNK, Call, Job
 
 SOON = 30.0  # seconds
 
@@ -182,15 +182,14 @@ def test_what_needs_the_models_for_itself_runs_between_batches(watched: Watched,
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(queued(watched, queue).translate, "dog.")
         until(lambda: watched.batches)
-        alone = threads.submit(
-            queue.run, lambda: (threading.current_thread(), first.done()), "a", time.monotonic() + SOON
-        )
+        call = Call(lambda: (threading.current_thread(), first.done()), "a")
+        alone = threads.submit(queue.run, call, time.monotonic() + SOON)
         until(lambda: queue.jobs)
         watched.gate.set()
         thread, _ = alone.result(SOON)
         assert thread is queue.thread
         with pytest.raises(ZeroDivisionError):
-            queue.run(lambda: 1 / 0, "a", time.monotonic() + SOON)
+            queue.run(Call(lambda: 1 / 0, "a"), time.monotonic() + SOON)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from qkv.text.doctor import Rules
 from qkv.training.settings import Settings, TrainingConfig, check, complete, modern
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"sorce": "en"}, "unknown key 'sorce'; known: architecture, corpus, data"),
+    ({"sorce": "en"}, "unknown key 'sorce'; did you mean 'source'?"),
+    ({"zzz": "en"}, "unknown key 'zzz'; known: architecture, corpus, data"),
     ({"data": {"sorce": "en"}}, "unknown key 'data.sorce'; did you mean 'source'?"),
     ({"tas": "classify"}, "unknown key 'tas'; did you mean 'task'?"),
     ({"task": "clasify"}, "unknown task 'clasify'; did you mean 'classify'?"),

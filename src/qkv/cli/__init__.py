@@ -20,31 +20,22 @@ For example:
   qkv train book.txt --out lm             plain text: a language model
   qkv generate "Once upon a time" --model lm
 """
-# Each command, and its function. Only the module of the one that is asked for is imported; what the function needs
+# The functions of each module. Only the module of the command that is asked for is imported; what a function needs
 # beside, torch above all, it imports when it runs: a mistaken flag is answered without.
-COMMANDS = {
-    "align": "align:align",
-    "average": "show:average",
-    "check": "show:check",
-    "compare": "compare:compare",
-    "completion": "completion:completion",
-    "demo": "train:demo",
-    "explain": "explain:explain",
-    "export": "export:export",
-    "generate": "generate:generate",
-    "info": "show:info",
-    "list": "show:list_",
-    "look": "look:look",
-    "picture": "picture:picture",
-    "predict": "predict:predict",
-    "quantize": "quantize:quantize_",
-    "score": "translate:score",
-    "serve": "serve:serve",
-    "shortlist": "shortlist:shortlist_",
-    "train": "train:train",
-    "translate": "translate:translate",
-    "why": "why:why",
+MODULES = {
+    "compare": ["compare"],
+    "export": ["export"],
+    "generate": ["generate", "predict"],
+    "look": ["explain", "look"],
+    "quantize": ["quantize_", "shortlist_"],
+    "serve": ["serve"],
+    "show": ["average", "check", "completion", "info", "list_"],
+    "train": ["demo", "train"],
+    "translate": ["align", "score", "translate"],
+    "why": ["picture", "why"],
 }
+PLACES = [f"{module}:{function}" for module, functions in MODULES.items() for function in functions]
+COMMANDS = {place.partition(":")[2].rstrip("_"): place for place in PLACES}
 LIGHT = {"check", "completion", "list"}  # commands that need no torch
 SECTIONS = {
     "--model": "--model.d-model 256; the folder to write is --out, and what to train --architecture",

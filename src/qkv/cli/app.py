@@ -1,8 +1,9 @@
 """What the commands share: how they are asked and how they answer."""
 
 import json
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -11,21 +12,54 @@ from rich.text import Text
 
 from qkv.errors import InputError
 
+if TYPE_CHECKING:
+    from qkv.decoding import Translator
+    from qkv.text import Pair
+
 out = Console(highlight=False, soft_wrap=True)
 MULTIPLE = Parameter(consume_multiple=True, negative=())
 PLAIN = Parameter(negative=())
+OUTPUT = Parameter(name=["--output", "-o"])
+
+# Options of several commands, each with what --help says of it.
+Flag = Annotated[bool, PLAIN]
+Files = Annotated[list[Path] | None, MULTIPLE]
+Model = Annotated[Path, Parameter(help="The model folder.")]
+Beam = Annotated[int, Parameter(help="Hypotheses kept in beam search; 1 is greedy.")]
+Json = Annotated[Flag, Parameter(help="Print one JSON object.")]
+Device = Annotated[str, Parameter(help="cpu, cuda or mps.")]
+Restart = Annotated[Flag, Parameter(help="Begin anew, even if OUT holds a run or a model.")]
+From = Annotated[str, Parameter(name="--from", help="source language, e.g. en")]
+To = Annotated[str, Parameter(help="target language, e.g. de")]
+ONE_SENTENCE = "Do not part a line into its sentences: for models that were trained on lines of several."
+WholeLines = Annotated[Flag, Parameter(help=ONE_SENTENCE)]
+ENGINES = """What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
+ctranslate2-int8, or auto: the fastest here."""
+Engine = Annotated[str, Parameter(help=ENGINES)]
 
 
 def print_json(data: Any) -> None:
     print(json.dumps(data, ensure_ascii=False))
 
 
-def print_rows(rows: dict[str, str]) -> None:
-    """Names, and something about each."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, about in rows.items():
-        table.add_row(name, Text(about))
-    out.print(table)
+def print_table(
+    rows: Iterable[Sequence[str]], titles: Sequence[str] = (), numbers: Container[int] = (), on: Console = out
+) -> None:
+    """Rows of cells, whose columns may have titles; those with these `numbers` stand at the right."""
+    table = Table(box=None, show_header=bool(titles), pad_edge=False)
+    for i, title in enumerate(titles):
+        table.add_column(Text(title), justify="right" if i in numbers else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    on.print(table)
+
+
+def read_pairs_for(translator: "Translator", files: Sequence[Path]) -> "Iterator[Pair]":
+    """The pairs of some files, in the languages of a translator."""
+    from qkv.text import read_pairs
+
+    source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
+    return read_pairs(list(files), source=source, target=target)
 
 
 def opened(model: Path, device: str, command: str, **how: Any) -> Any:

@@ -1,37 +1,21 @@
 """qkv compare: variations of a recipe, trained for the same budget, in one table."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from cyclopts import Parameter
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from qkv.cli.app import PLAIN, out, print_json
-
-if TYPE_CHECKING:
-    from qkv.comparing import Comparison
+from qkv.cli.app import PLAIN, Flag, print_json, print_table
 
 WIDE = 400  # columns: figures are never cut; a narrow terminal folds the lines
 
 
 def compare(
-    recipe: str,
-    *,
-    vary: Annotated[list[str] | None, Parameter(negative=())] = None,
-    one_by_one: Annotated[bool, PLAIN] = False,
-    seeds: int = 1,
-    steps: int | None = None,
-    epochs: float | None = None,
-    minutes: float | None = None,
-    beam: int = 5,
-    alpha: float = 1.0,
-    jobs: int = 1,
-    skip_impossible: Annotated[bool, PLAIN] = False,
-    out: Path = Path("comparison"),
-    json: Annotated[bool, PLAIN] = False,
-) -> int:
+    recipe: str, *, vary: Annotated[list[str] | None, PLAIN] = None, one_by_one: Flag = False, seeds: int = 1,
+    steps: int | None = None, epochs: float | None = None, minutes: float | None = None,
+    beam: int = 5, alpha: float = 1.0, jobs: int = 1, skip_impossible: Flag = False,
+    out: Path = Path("comparison"), json: Flag = False,
+) -> int:  # fmt: skip
     """Train variations of a recipe for the same budget, and put their figures in one table, the best row first.
 
     The recipe may be of any task: translations are told apart by BLEU, answers of other tasks by their accuracy.
@@ -45,34 +29,21 @@ def compare(
       qkv compare table3-multi30k --out table3
       qkv compare ewt-genre-han --vary model.pooling=attention,mean --seeds 2
 
-    Parameters
-    ----------
-    recipe
-        A TOML file of settings, or the name of one that `qkv list recipes` shows; its [[vary]] rows are compared.
-    vary
-        KEY=A,B in their place: attention, position, architecture, or a setting such as model.d_model; may be repeated.
-    one_by_one
-        Each variation alone, after the recipe as it is; not every combination.
-    seeds
-        Runs of each row, for a mean and a spread.
-    steps
-        Budget of each run in steps, in place of the recipe's own.
-    epochs
-        Budget of each run in passes over the data.
-    minutes
-        Budget of each run in training time.
-    beam
-        Hypotheses kept in beam search when BLEU is measured; 1 is greedy.
-    alpha
-        Length penalty.
-    jobs
-        Runs at a time; several have one thread each.
-    skip_impossible
-        Leave out combinations that cannot be built; without it they are refused before anything trains.
-    out
-        The folder to write: runs, table.md, table.json, table.png.
-    json
-        Print the table as one JSON object.
+    Args:
+      recipe: A TOML file of settings, or the name of one that `qkv list recipes` shows; its [[vary]] rows are compared.
+      vary: KEY=A,B in their place: attention, position, architecture, or a setting such as model.d_model; may be
+        repeated.
+      one_by_one: Each variation alone, after the recipe as it is; not every combination.
+      seeds: Runs of each row, for a mean and a spread.
+      steps: Budget of each run in steps, in place of the recipe's own.
+      epochs: Budget of each run in passes over the data.
+      minutes: Budget of each run in training time.
+      beam: Hypotheses kept in beam search when BLEU is measured; 1 is greedy.
+      alpha: Length penalty.
+      jobs: Runs at a time; several have one thread each.
+      skip_impossible: Leave out combinations that cannot be built; without it they are refused before anything trains.
+      out: The folder to write: runs, table.md, table.json, table.png.
+      json: Print the table as one JSON object.
     """
     from qkv.comparing import compare as run
 
@@ -83,17 +54,9 @@ def compare(
     if json:
         print_json(found.table.tree())
     else:
-        show(found)
+        titles = found.table.header()
+        wide = Console(highlight=False, width=WIDE)
+        print_table(found.table.cells(), titles, range(1, len(titles)), wide)
+        for line in [*found.table.notes(), f"saved in {found.out}: table.md, table.json, table.png and the runs"]:
+            print(line)
     return 130 if found.interrupted else 1 if found.failed else 0
-
-
-def show(found: "Comparison") -> None:
-    table = Table(box=None, pad_edge=False)
-    for i, title in enumerate(found.table.header()):
-        table.add_column(escape(title), justify="right" if i else "left")
-    for row in found.table.cells():
-        table.add_row(*map(escape, row))
-    Console(highlight=False, width=WIDE).print(table)
-    for note in found.table.notes():
-        out.print(escape(note))
-    out.print(escape(f"saved in {found.out}: table.md, table.json, table.png and the runs"))

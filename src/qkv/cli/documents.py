@@ -23,15 +23,6 @@ def is_document(text: tuple[str, ...]) -> bool:
     return is_path(text) and Path(text[0]).suffix.lower() in FORMATS.keys() - {".txt"}
 
 
-def check_flags(n_best: int, scores: bool, *, json: bool) -> None:
-    if n_best > 1 or scores:
-        raise InputError("--n-best and --scores are for lines, and a document has one translation; leave them out")
-    if json:
-        raise InputError(
-            "--json is for lines and for files of a format, not for a text with --format or --protect; leave it out"
-        )
-
-
 def give_file(translator: Translator, source: Path, target: Path | None, how: How, *, json: bool) -> None:
     """Translate a file into a file, and say what was done."""
     if target is None:

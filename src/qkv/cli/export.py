@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qkv.cli.app import out
-from qkv.errors import InputError, nearest
+from qkv.cli.app import Model, out
+from qkv.errors import InputError
 
 if TYPE_CHECKING:
-    from qkv.decoding import Search, Translator
+    from qkv.decoding import Engine, Search, Translator
     from qkv.engines.agreement import Agreement, Decode
 
 SENTENCES = 100  # of the validation set, to check with
@@ -19,7 +19,7 @@ ROUGH = 0.05  # the mean that rounded weights may cost: log p of a token, or sco
 
 
 def export(
-    model: Path, folder: Path | None = None, *, to: str, quantization: str = "", check: Path | None = None
+    model: Model, folder: Path | None = None, *, to: str, quantization: str = "", check: Path | None = None
 ) -> None:
     """Write a model in another program's format, and check that it translates as qkv does.
 
@@ -28,35 +28,31 @@ def export(
       qkv export model --to onnx model-onnx
       qkv export model --to huggingface model-hf --check test.en
 
-    Parameters
-    ----------
-    model
-        The model folder.
-    folder
-        The folder to write; inside the model folder, under the format's name, if none.
-    to
-        ctranslate2, onnx or huggingface.
-    quantization
-        With ctranslate2: int8, int16, float16, bfloat16 or a mixture such as int8_float16.
-    check
-        Sentences to check with, one on a line; some of the validation set, or random ones, if none.
+    Args:
+      folder: The folder to write; inside the model folder, under the format's name, if none.
+      to: ctranslate2, onnx or huggingface.
+      quantization: With ctranslate2: int8, int16, float16, bfloat16 or a mixture such as int8_float16.
+      check: Sentences to check with, one on a line; some of the validation set, or random ones, if none.
     """
-    from qkv.convert import EXPORTS, exporting
+    from qkv.convert import exporting
+    from qkv.decoding import Search
+    from qkv.engines.agreement import agreement
     from qkv.opening import load_translator
 
-    if to not in EXPORTS:
-        raise InputError(f"unknown format {to!r}; {nearest(to, EXPORTS)}")
     target = folder or model / to
     if target.resolve() == model.resolve():
         raise InputError(f"{target} is the model folder itself; name another folder")
     translator = load_translator(model, own_process=True)
     kinds, sources = sources_to_check(translator, model, check)
     given = (translator.model, translator.tokenizer, translator.about, quantization)
+    alpha = 0.0 if to == "huggingface" else 1.0  # generate ranks by log p / length^p, which is ours with neither
     with exporting(to, model, target, *given) as written:
         theirs = DECODERS[to](written, translator)
-        for found in [] if theirs is None else compared(translator, sources, theirs, to):
-            out.print(f"{found} ({kinds})")
-            refuse(found, quantization)
+        for how in [Search(beam=beam, alpha=alpha) for beam in (1, 5)]:
+            if theirs is not None:
+                found = agreement(translator.model, sources, theirs, how)
+                out.print(f"{found} ({kinds})")
+                refuse(found, quantization)
     out.print(f"wrote {target}")
     if theirs is None:
         print("it was not checked, since transformers is not installed; pip install transformers", file=sys.stderr)
@@ -71,27 +67,17 @@ def sources_to_check(translator: "Translator", model: Path, check: Path | None) 
 
     tokenizer = translator.tokenizer
     if check is not None:
-        found = [tokenizer.encode(line) for text in read_lines(check) if (line := normalise(text))]
-        kinds = f"of {check}"
-    elif pairs := validation_pairs(model, SENTENCES):
-        found = [tokenizer.encode(source) for source, _ in pairs]
-        kinds = "of the validation set"
+        kinds, lines = f"of {check}", [line for text in read_lines(check) if (line := normalise(text))]
     else:
-        rng = random.Random(1)
+        kinds, lines = "of the validation set", [source for source, _ in validation_pairs(model, SENTENCES)]
+    found = [tokenizer.encode(line) for line in lines]
+    if check is None and not lines:
+        kinds, rng = "of random tokens", random.Random(1)
         found = [rng.choices(range(UNK + 1, len(tokenizer)), k=rng.randint(1, 20)) for _ in range(SENTENCES // 4)]
-        kinds = "of random tokens"
     fitting = [ids for ids in found if 0 < len(ids) <= translator.longest]
     if not fitting:
         raise InputError(f"there is no sentence to check with in {check or model}; give a file of them with --check")
     return kinds, fitting
-
-
-def compared(translator: "Translator", sources: list[list[int]], theirs: "Decode", to: str) -> "list[Agreement]":
-    from qkv.decoding import Search
-    from qkv.engines.agreement import agreement
-
-    alpha = 0.0 if to == "huggingface" else 1.0  # generate ranks by log p / length^p, which is ours with neither
-    return [agreement(translator.model, sources, theirs, Search(beam=beam, alpha=alpha)) for beam in (1, 5)]
 
 
 def refuse(found: "Agreement", quantization: str) -> None:
@@ -102,41 +88,35 @@ def refuse(found: "Agreement", quantization: str) -> None:
         )
     is_rounded = quantization not in ("", "float32")
     if found.mean > ROUGH if is_rounded else found.worst > TIE:
-        raise InputError(
-            f"the export does not translate as qkv does ({found}) and was removed; "
-            + ("choose a finer quantization" if is_rounded else "please report this, with the model's config.json")
-        )
+        what = "choose a finer quantization" if is_rounded else "please report this, with the model's config.json"
+        raise InputError(f"the export does not translate as qkv does ({found}) and was removed; {what}")
 
 
 # -- how each format translates --------------------------------------------------------------------------------------
 
 
-def by_ctranslate2(folder: Path, translator: "Translator") -> "Decode":
+def best(engine: "Engine", translator: "Translator") -> "Decode":
+    """The best that one of our own engines finds."""
     from qkv.decoding.translator import longest_targets
-    from qkv.engines.ctranslate2 import CTranslate2
-
-    engine, longest = CTranslate2(folder, translator.model, translator.tokenizer), translator.model.config.max_length
 
     def decode(sources: list[list[int]], how: "Search") -> list[list[int]]:
-        return [some[0].tokens for some in engine.decode(sources, longest_targets(sources, longest), how)]
+        limits = longest_targets(sources, translator.model.config.max_length)
+        return [some[0].tokens for some in engine.decode(sources, limits, how)]
 
     return decode
+
+
+def by_ctranslate2(folder: Path, translator: "Translator") -> "Decode":
+    from qkv.engines.ctranslate2 import CTranslate2
+
+    return best(CTranslate2(folder, translator.model, translator.tokenizer), translator)
 
 
 def by_onnx(folder: Path, translator: "Translator") -> "Decode":
     from qkv.convert import OnnxModel
-    from qkv.decoding import beam_search, greedy, padded
-    from qkv.decoding.translator import longest_targets
+    from qkv.decoding import Plain
 
-    graphs = OnnxModel(folder)
-
-    def decode(sources: list[list[int]], how: "Search") -> list[list[int]]:
-        src, limits = padded(sources), longest_targets(sources, translator.model.config.max_length)
-        if how.beam == 1:
-            return [one.tokens for one in greedy(graphs, src, limits)]
-        return [some[0].tokens for some in beam_search(graphs, src, limits, beam=how.beam, alpha=how.alpha)]
-
-    return decode
+    return best(Plain(translator.model, OnnxModel(folder)), translator)
 
 
 def by_transformers(folder: Path, translator: "Translator") -> "Decode | None":

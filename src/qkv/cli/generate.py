@@ -1,32 +1,24 @@
-"""qkv generate: what a language model writes after a text."""
+"""qkv generate and qkv predict: what a language model writes after a text, and what other models answer to it."""
 
 import dataclasses
 import sys
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from qkv.cli.app import PLAIN, opened, print_json
-from qkv.cli.lines import input_chunks
+from qkv.cli.app import Device, Flag, Model, opened, print_json
+from qkv.cli.lines import input_chunks, is_path
 
 if TYPE_CHECKING:
     from qkv.decoding.generator import Generated, TextStream
 
 
 def generate(
-    *text: str,
-    model: Path = Path("model"),
-    tokens: int = 60,
-    temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    seed: int | None = None,
-    beam: int | None = None,
-    n_best: int | None = None,
-    endless: Annotated[bool, PLAIN] = False,
-    json: Annotated[bool, PLAIN] = False,
-    device: str = "cpu",
-) -> None:
+    *text: str, model: Model = Path("model"), tokens: int = 60,
+    temperature: float | None = None, top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
+    beam: int | None = None, n_best: int | None = None, endless: Flag = False, json: Flag = False,
+    device: Device = "cpu",
+) -> None:  # fmt: skip
     """Go on from a text with a language model, which writes as you watch.
 
     It takes the most probable token each time; --temperature, --top-k or --top-p draws instead, --beam searches.
@@ -37,33 +29,18 @@ def generate(
       qkv generate beginnings.txt --model model --beam 5 --n-best 3 --json
       echo "Once upon" | qkv generate --model model
 
-    Parameters
-    ----------
-    text
-        One text or several; or the name of one file with a text on each line; nothing for standard input. An empty one
-        begins a new text.
-    model
-        The model folder.
-    tokens
-        The most tokens to write after each text.
-    temperature
-        Draw tokens: below 1 the likely ones more often than the model has it, above 1 less often.
-    top_k
-        Draw from the k most probable tokens only; 0 for all.
-    top_p
-        Draw from the fewest tokens whose probabilities reach p.
-    seed
-        Of what is drawn: another seed, another text.
-    beam
-        Hypotheses kept in beam search.
-    n_best
-        Texts for each one, best first.
-    endless
-        Write all the tokens, even where the model would end the text.
-    json
-        A JSON object for each text: what was written, its score, the alternatives.
-    device
-        cpu, cuda or mps.
+    Args:
+      text: One text or several; or the name of one file with a text on each line; nothing for standard input. An empty
+        one begins a new text.
+      tokens: The most tokens to write after each text.
+      temperature: Draw tokens: below 1 the likely ones more often than the model has it, above 1 less often.
+      top_k: Draw from the k most probable tokens only; 0 for all.
+      top_p: Draw from the fewest tokens whose probabilities reach p.
+      seed: Of what is drawn: another seed, another text.
+      beam: Hypotheses kept in beam search.
+      n_best: Texts for each one, best first.
+      endless: Write all the tokens, even where the model would end the text.
+      json: A JSON object for each text: what was written, its score, the alternatives.
     """
     draws = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     asked: dict[str, Any] = {"tokens": tokens, "stop": not endless, "beam": beam, "n_best": n_best, **draws}
@@ -99,3 +76,33 @@ def show(answers: "list[Generated]", *, json: bool) -> None:
         return
     for answer in answers:
         print_json({**dataclasses.asdict(answer), "alternatives": [one._asdict() for one in answer.alternatives]})
+
+
+def predict(*text: str, model: Model = Path("model"), json: Flag = False, device: Device = "cpu") -> None:
+    """What a model that was trained with --task says to a text: its answer, then the probability of each possible one.
+
+    For example:
+      qkv predict "A film that nobody should miss." --model model
+      qkv predict reviews.txt --model model > labels.tsv
+      cat reviews.txt | qkv predict --model model --json
+
+    Args:
+      text: One text or several; or the name of one file, which is read line by line; nothing for standard input. Each
+        line gives a line, an empty one an empty one.
+      json: A JSON object for each text, with the probability of every label.
+    """
+    predictor, are_lines = opened(model, device, "predict"), not text or is_path(text)
+    for some in input_chunks(text, "taken", "a text"):
+        answers = iter(predictor.predict([one for one in some if one.strip() or not are_lines]))
+        for one in some:
+            answer = next(answers) if one.strip() or not are_lines else {}
+            print_json(answer) if json else print(as_text(answer), flush=True)
+
+
+def as_text(answer: dict[str, Any]) -> str:
+    return "\t".join(probabilities(value) if isinstance(value, dict) else str(value) for value in answer.values())
+
+
+def probabilities(named: dict[str, float]) -> str:
+    """The likeliest first."""
+    return " ".join(f"{name}={p:.3f}" for name, p in sorted(named.items(), key=lambda pair: -pair[1]))

@@ -6,9 +6,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from qkv.errors import InputError
 
+T = TypeVar("T")
 CHUNK = 1024  # lines at a time, so that long files show progress and need little memory
 
 
@@ -49,7 +51,7 @@ def standard_input() -> Iterator[str]:
         yield (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\n").removesuffix("\r")
 
 
-def chunks(lines: Iterable[str], size: int = CHUNK) -> Iterator[list[str]]:
-    lines = iter(lines)
-    while some := list(islice(lines, size)):
+def chunks(several: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
+    several = iter(several)
+    while some := list(islice(several, size)):
         yield some

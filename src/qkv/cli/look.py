@@ -1,12 +1,10 @@
-"""qkv look: what attention did while one sentence was translated, as a page, a picture or an animation."""
+"""qkv look and qkv explain: what attention did with one sentence, as a page, a picture, an animation or numbers."""
 
 import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
-
-from qkv.cli.app import PLAIN
+from qkv.cli.app import OUTPUT, Beam, Device, Flag, Model, out, print_json
 from qkv.errors import InputError
 from qkv.files import write_text
 
@@ -15,21 +13,15 @@ if TYPE_CHECKING:
     from qkv.look.sentence import Look
 
 Kind = Literal["memory", "encoder", "decoder"]
+EXAMPLE = "I am good"
 ENDINGS = (".html", ".png", ".svg", ".gif")
 
 
 def look(
-    text: str,
-    *,
-    model: Path = Path("model"),
-    output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("look.html"),
-    kind: Kind = "memory",
-    layer: int | None = None,
-    heads: Annotated[bool, PLAIN] = False,
-    beam: int = 5,
-    n_best: int = 3,
-    device: str = "cpu",
-) -> None:
+    text: str, *, model: Model = Path("model"), output: Annotated[Path, OUTPUT] = Path("look.html"),
+    kind: Kind = "memory", layer: int | None = None, heads: Flag = False, beam: Beam = 5, n_best: int = 3,
+    device: Device = "cpu",
+) -> None:  # fmt: skip
     """Translate one sentence and show what the model looked at; the numbers are written beside it as JSON.
 
     The ending of the output's name chooses: .html is a page that needs nothing from outside, .png and .svg a heat map,
@@ -40,26 +32,13 @@ def look(
       qkv look "Two dogs." --model model -o heads.png --heads --layer 2
       qkv look "Two dogs play in the snow." --model model -o look.gif
 
-    Parameters
-    ----------
-    text
-        The sentence.
-    model
-        The model folder.
-    output
-        The file to write: .html, .png, .svg or .gif.
-    kind
-        Of a heat map: the decoder over the source (memory), or the self-attention of the encoder or the decoder.
-    layer
-        Of a heat map or an animation: which layer, counted from 1.
-    heads
-        Of a heat map: each head by itself, not their mean.
-    beam
-        Hypotheses kept in beam search; 1 is greedy.
-    n_best
-        Of a page: how many translations it lists.
-    device
-        cpu, cuda or mps.
+    Args:
+      text: The sentence.
+      output: The file to write: .html, .png, .svg or .gif.
+      kind: Of a heat map: the decoder over the source (memory), or the self-attention of the encoder or the decoder.
+      layer: Of a heat map or an animation: which layer, counted from 1.
+      heads: Of a heat map: each head by itself, not their mean.
+      n_best: Of a page: how many translations it lists.
     """
     ending = output.suffix.lower()
     if ending not in ENDINGS:
@@ -97,19 +76,16 @@ def save_picture(
     from qkv.look.animation import animate
     from qkv.look.sentence import look_at_ids
 
+    is_animation = output.suffix.lower() == ".gif"
+    if is_animation and (kind != "memory" or heads):
+        raise InputError("an animation shows the mean of the decoder's heads over the source; leave out the others")
     traced = trace(translator, text, beam=beam)
     seen = look_at_ids(translator, traced.source_ids, traced.target_ids)
-    title = f"{traced.text} → {traced.translated.text}"
-    if output.suffix.lower() == ".gif":
-        if kind != "memory" or heads:
-            raise InputError("an animation shows the mean of the decoder's heads over the source; leave out the others")
-        weights = chosen(translator, seen, "memory", layer).mean(dim=0)
-        animate(weights, seen.target, seen.source, output, title=title)
-        return
     weights = chosen(translator, seen, kind, layer)
     rows = seen.source if kind == "encoder" else seen.target
     columns = ["<s>", *seen.target[:-1]] if kind == "decoder" else seen.source
-    draw(weights if heads else weights.mean(dim=0), rows, columns, output, title=title)
+    weights, title = weights if heads else weights.mean(dim=0), f"{traced.text} → {traced.translated.text}"
+    (animate if is_animation else draw)(weights, rows, columns, output, title=title)
 
 
 def chosen(translator: "Translator", seen: "Look", kind: Kind, layer: int | None) -> Any:
@@ -126,3 +102,50 @@ def chosen(translator: "Translator", seen: "Look", kind: Kind, layer: int | None
     if not 1 <= number <= len(maps):
         raise InputError(f"there is no layer {number} in this {kind}; give 1 to {len(maps)}")
     return maps[number - 1]
+
+
+def explain(
+    text: str = EXAMPLE, *, model: Path | None = None,
+    stack: Literal["encoder", "decoder"] = "encoder", layer: int = 1, head: int = 1,
+    unscaled: Flag = False, causal: Flag = False, json: Flag = False, output: Annotated[Path | None, OUTPUT] = None,
+) -> None:  # fmt: skip
+    """Show how attention is computed: embeddings, q, k, v, scores, softmax, values, heads, residual, feed-forward.
+
+    For example:
+      qkv explain
+      qkv explain "Two dogs play." --model model --layer 2 --head 3
+      qkv explain "Two dogs play." --model model --stack decoder -o steps.html
+
+    Args:
+      text: The sentence.
+      model: A model folder; without one, the worked example is shown.
+      stack: The encoder, which reads the sentence, or the decoder, which writes its translation.
+      layer: Which block, counted from 1.
+      head: Which head, counted from 1.
+      unscaled: Of the worked example: leave out the division by sqrt(d_k), as in the lecture.
+      causal: Of the worked example: mask the future, as in a decoder.
+      json: Print the numbers as JSON.
+      output: Write a page (.html) or a picture (.svg) instead of tables.
+    """
+    from qkv.look import page
+    from qkv.look.steps import worked_example
+
+    if model is None:
+        if text != EXAMPLE:
+            raise InputError(f'the worked example is "{EXAMPLE}"; for another sentence give a trained --model')
+        steps = worked_example(scaled=not unscaled, causal=causal)
+    elif unscaled or causal:
+        raise InputError("--unscaled and --causal are of the worked example; a model has its own scaling and masks")
+    else:
+        from qkv.look.explain import explain as explain_model
+        from qkv.opening import load_translator
+
+        steps = explain_model(load_translator(model), text, stack=stack, layer=layer, head=head)
+    if output is not None:
+        print(page.save(steps, output, f"How attention reads: {text}"))
+    elif json:
+        print_json([step.to_tree() for step in steps])
+    else:
+        for step in steps:
+            out.print(page.as_table(step))
+            out.print()

@@ -1,31 +1,38 @@
-"""qkv quantize: the 8-bit form of a model, checked against the model before it is kept."""
+"""qkv quantize and qkv shortlist: faster forms of a model, each compared with the model before it is kept."""
 
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from cyclopts import Parameter
 
-from qkv.cli.app import PLAIN, out, print_json
+from qkv.cli.app import Json, Model, out, print_json, read_pairs_for
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
+    from qkv.data import RowsOnDisk
     from qkv.decoding import Engine, Translator
+    from qkv.engines.lean_engine import Lean
+    from qkv.engines.shortlist import Shortlist
 
 MOST = 1000  # pairs to check with
 CALIBRATED = 256  # sentences that give the ranges
 AGREE = 0.8  # the share of tokens that must stay as they are
+Pairs = list[tuple[str, str]]
+Figures = dict[str, float]
 
 
 def quantize_(
-    model: Path,
+    model: Model,
     *,
     valid: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006 (never changed)
     beam: int = 5,
     bound: float = 0.5,
-    json: Annotated[bool, PLAIN] = False,
+    json: Json = False,
 ) -> None:
     """Make a model's 8-bit form, compare it with the model on validation text, and keep it in the model folder.
 
@@ -35,32 +42,21 @@ def quantize_(
       qkv quantize model
       qkv quantize model --valid val.en val.de
 
-    Parameters
-    ----------
-    model
-        The model folder.
-    valid
-        A source and a target file, or files of pairs; the validation set of the training run if none.
-    beam
-        Hypotheses kept in beam search when the two are compared; 1 is greedy.
-    bound
-        The BLEU that 8 bits may cost.
-    json
-        Print one JSON object.
+    Args:
+      valid: A source and a target file, or files of pairs; the validation set of the training run if none.
+      beam: Hypotheses kept in beam search when the two are compared; 1 is greedy.
+      bound: The BLEU that 8 bits may cost.
     """
     from qkv.engines.quantize import FILE, int8_engine, quantize, save, tokens_agree
     from qkv.opening import load_translator
 
     translator = load_translator(model, own_process=True)
-    pairs = pairs_to_compare(translator, model, valid)
-    ids = [
-        ids
-        for ids in translator.tokenizer.encode_batch([source for source, _ in pairs])
-        if 0 < len(ids) <= translator.longest
-    ]
+    pairs, longest = pairs_to_compare(translator, model, valid), translator.longest
+    every = translator.tokenizer.encode_batch([source for source, _ in pairs])
+    ids = [ids for ids in every if 0 < len(ids) <= longest]
     if not ids:
         raise InputError(
-            f"none of the {len(pairs)} sources has from 1 to {translator.longest} tokens, as the model was trained on; "
+            f"none of the {len(pairs)} sources has from 1 to {longest} tokens, as the model was trained on; "
             "give --valid shorter sentences"
         )
     kept = quantize(translator.model, ids[:CALIBRATED])
@@ -68,28 +64,106 @@ def quantize_(
     figures, texts = measured(translator, engines, pairs, beam)
     tokens = {name: [translator.tokenizer.encode(text) for text in some] for name, some in texts.items()}
     figures |= {"sentences": len(pairs), "agreement": tokens_agree(tokens["int8"], tokens["float32"])}
-    figures["fall"] = figures["float32_bleu"] - figures["int8_bleu"]
-    if figures["fall"] > bound or figures["agreement"] < AGREE:
+    fall = figures["fall"] = figures["float32_bleu"] - figures["int8_bleu"]
+    if fall > bound or figures["agreement"] < AGREE:
         raise InputError(
-            f"8 bits would cost {figures['fall']:.2f} BLEU and keep {figures['agreement']:.0%} of the tokens (at most "
+            f"8 bits would cost {fall:.2f} BLEU and keep {figures['agreement']:.0%} of the tokens (at most "
             f"{bound:g} and at least {AGREE:.0%} are allowed), so nothing was written; translate with --engine lean"
         )
     save(model, kept)
     if json:
-        print_json(figures)
-        return
-    print_figures(figures, list(engines), len(pairs))
+        return print_json(figures)
+    print_figures(figures, engines)
     out.print(f"{figures['agreement']:.1%} of the tokens are the same; wrote {model / FILE}, use it with --engine int8")
 
 
+def shortlist_(
+    model: Model,
+    *,
+    train: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006 (never changed)
+    valid: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006
+    frequent: int = 600,
+    each: int = 50,
+    beam: int = 5,
+    bound: float = 0.5,
+    json: Json = False,
+) -> None:
+    """Learn which words each source word may become, so that translating tries these few and not the vocabulary.
+
+    It is compared with the whole vocabulary on validation text, and refused if BLEU falls by more than --bound. Then
+    `qkv translate --engine lean+shortlist` uses it.
+
+    For example:
+      qkv shortlist model
+      qkv shortlist model --train train.en train.de --valid val.en val.de
+
+    Args:
+      train: A source and a target file, or files of pairs, to learn from; the data of the training run if none.
+      valid: A source and a target file, or files of pairs, to compare with; the validation set of the run if none.
+      frequent: The commonest words, which every sentence may use.
+      each: Other words, the likeliest, for each source word.
+      beam: Hypotheses kept in beam search when the two are compared; 1 is greedy.
+      bound: The BLEU that a shortlist may cost.
+    """
+    from qkv.engines.lean_engine import Lean
+    from qkv.engines.quantize import FILE as QUANTISED
+    from qkv.engines.quantize import open_int8, standard
+    from qkv.engines.shortlist import FILE, WITH, Shortlisted, make_shortlist, save
+    from qkv.folder import Loaded
+    from qkv.opening import load_translator
+
+    translator = load_translator(model, own_process=True)
+    plain, tokenizer = standard(translator.model), translator.tokenizer
+    pairs = pairs_to_compare(translator, model, valid)
+    with training_data(translator, model, train) as corpus:
+        made = make_shortlist(corpus, len(tokenizer), frequent=frequent, each=each)
+    kinds = {"lean": Lean(plain)}
+    if (model / QUANTISED).exists():
+        kinds["int8"] = cast("Lean", open_int8(model, Loaded(plain, tokenizer, translator.about), "cpu"))
+    engines: dict[str, Engine] = {}
+    for name, engine in kinds.items():
+        engines |= {name: engine, name + WITH: Shortlisted(engine, made)}
+    figures, _ = measured(translator, engines, pairs, beam)
+    figures |= {"sentences": len(pairs), **sizes(made, *map(tokenizer.encode_batch, zip(*pairs, strict=True)))}
+    fall = figures["fall"] = max(figures[f"{name}_bleu"] - figures[f"{name}{WITH}_bleu"] for name in kinds)
+    if fall > bound:
+        raise InputError(
+            f"the shortlist would cost {fall:.2f} BLEU (at most {bound:g} is allowed), so nothing was "
+            "written; give more words with --frequent and --each"
+        )
+    save(model, made, tokenizer)
+    if json:
+        return print_json(figures)
+    print_figures(figures, engines)
+    words, covered = figures["words"], figures["covered"]
+    out.print(f"a sentence may use {words:.0f} of {len(tokenizer)} words, {covered:.1%} of its reference among them")
+    out.print(f"BLEU falls by {fall:.2f} at most")
+    out.print(f"wrote {model / FILE}, use it with --engine lean{WITH}" + f" or int8{WITH}" * ("int8" in kinds))
+
+
+def pairs_to_compare(translator: "Translator", model: Path, files: list[Path]) -> Pairs:
+    """Of the files, or the validation set of the training run if there are none."""
+    from qkv.tasks.translation import validation_pairs
+
+    if files:
+        found = [(pair.source, pair.target) for pair in islice(read_pairs_for(translator, files), MOST)]
+    else:
+        found = validation_pairs(model, MOST)
+    if not found:
+        none = "there is no sentence pair to compare with"
+        what = none if files else f"{model} has no validation set of a training run"
+        raise InputError(f"{what}; give --valid val.en val.de")
+    return found
+
+
 def measured(
-    translator: "Translator", engines: "Mapping[str, Engine]", pairs: list[tuple[str, str]], beam: int
-) -> tuple[dict[str, float], dict[str, list[str]]]:
+    translator: "Translator", engines: "Mapping[str, Engine]", pairs: Pairs, beam: int
+) -> tuple[Figures, dict[str, list[str]]]:
     """BLEU, chrF and seconds of each engine on the same pairs, and what each has written."""
     from qkv.evaluation import score
 
-    figures, texts = dict[str, float](), dict[str, list[str]]()
-    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    figures, texts = Figures(), dict[str, list[str]]()
+    sources, references = map(list, zip(*pairs, strict=True))
     for name, engine in engines.items():
         translator.engine, began = engine, time.perf_counter()
         texts[name] = [line.text for line in translator.translate(sources, beam=beam)]
@@ -99,27 +173,42 @@ def measured(
     return figures, texts
 
 
-def print_figures(figures: dict[str, float], names: list[str], sentences: int) -> None:
-    width = max(map(len, names)) + 1
-    for name in names:
+def print_figures(figures: Figures, engines: "Mapping[str, Engine]") -> None:
+    width, sentences = max(map(len, engines)) + 1, figures["sentences"]
+    for name in engines:
         bleu, chrf, seconds = (figures[f"{name}_{what}"] for what in ("bleu", "chrf", "seconds"))
         out.print(f"{name:<{width}} BLEU {bleu:.2f}   chrF {chrf:.2f}   {seconds:.1f} s for {sentences} sentences")
 
 
-def pairs_to_compare(translator: "Translator", model: Path, files: list[Path]) -> list[tuple[str, str]]:
-    """Of the files, or the validation set of the training run if there are none."""
-    from qkv.tasks.translation import validation_pairs
-    from qkv.text import read_pairs
+@contextmanager
+def training_data(translator: "Translator", model: Path, files: list[Path]) -> "Iterator[RowsOnDisk]":
+    from qkv.data import RowsOnDisk, write_rows
+    from qkv.folder import RunFolder
+    from qkv.tasks.translation import PairsConfig, Translate
 
-    if files:
-        source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
-        read = read_pairs(files, source=source, target=target)
-        found = [(pair.source, pair.target) for pair in islice(read, MOST)]
-    else:
-        found = validation_pairs(model, MOST)
-    if not found:
-        what = (
-            "there is no sentence pair to compare with" if files else f"{model} has no validation set of a training run"
-        )
-        raise InputError(f"{what}; give --valid val.en val.de")
-    return found
+    tokenizer, kept = translator.tokenizer, RunFolder(model).corpus / "train"
+    if not files:
+        if not kept.exists():
+            raise InputError(f"{model} has no data of a training run; give --train train.en train.de")
+        yield RowsOnDisk.open(kept, tokenizer.fingerprint)
+        return
+    longest = translator.model.config.max_length
+    rows = Translate(PairsConfig()).rows(read_pairs_for(translator, files), tokenizer, {})
+    with tempfile.TemporaryDirectory() as place:
+        write_rows(Path(place) / "train", rows, columns=2, vocab_size=len(tokenizer), fingerprint=tokenizer.fingerprint,
+                   count=1, longest=(longest + 1, longest + 2), unique=True)  # fmt: skip
+        yield RowsOnDisk.open(Path(place) / "train", tokenizer.fingerprint)
+
+
+def sizes(made: "Shortlist", sources: list[list[int]], targets: list[list[int]]) -> Figures:
+    """The mean number of words that a sentence may use, and the share of the references' words that are among them."""
+    from qkv.decoding import padded
+
+    words, hits, total = 0, 0, 0
+    for source, target in zip(sources, targets, strict=True):
+        ids, _ = made.of(padded([source]))
+        words += len(ids)
+        known = set(ids.tolist())
+        hits += sum(word in known for word in target)
+        total += len(target)
+    return {"words": words / len(sources), "covered": hits / max(1, total)}

@@ -4,29 +4,16 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from qkv.cli.app import MULTIPLE, PLAIN
+from qkv.cli.app import PLAIN, Device, Engine, Files
 from qkv.errors import InputError
 
 
 def serve(
-    *,
-    model: Annotated[list[Path] | None, MULTIPLE] = None,
-    host: str = "127.0.0.1",
-    port: int = 5000,
-    api_key: str | None = None,
-    glossary: Path | None = None,
-    suggestions: Path | None = None,
-    protect: Annotated[list[str] | None, PLAIN] = None,
-    characters: int = 20_000,
-    items: int = 100,
-    queue: int = 1024,
-    requests: int = 128,
-    per_minute: int = 0,
-    seconds: int = 60,
-    file_bytes: int = 2_097_152,
-    device: str = "cpu",
-    engine: str = "lean",
-) -> None:
+    *, model: Files = None, host: str = "127.0.0.1", port: int = 5000, api_key: str | None = None,
+    glossary: Path | None = None, suggestions: Path | None = None, protect: Annotated[list[str] | None, PLAIN] = None,
+    characters: int = 20_000, items: int = 100, queue: int = 1024, requests: int = 128, per_minute: int = 0,
+    seconds: int = 60, file_bytes: int = 2_097_152, device: Device = "cpu", engine: Engine = "lean",
+) -> None:  # fmt: skip
     """Serve models over HTTP: a page to look inside, LibreTranslate's API, and our own under /api.
 
     For example:
@@ -36,43 +23,23 @@ def serve(
 
     With a key, open the page as http://HOST:PORT/?api_key=KEY.
 
-    Parameters
-    ----------
-    model
-        One or more model folders; each translates the pair of languages that it was trained for.
-    host
-        The address to listen on; 0.0.0.0 is for everybody who can reach this machine.
-    port
-        The port; 0 takes a free one.
-    api_key
-        Every request must carry this key; the environment's QKV_API_KEY, unless given.
-    glossary
-        A file of pairs, source term and target term: translations use these terms, but for the page and other looks
-        inside, which show what the model itself wrote.
-    suggestions
-        Keep better translations that people send in this file (.jsonl), to train with.
-    protect
-        A regular expression: what matches comes back byte for byte; may be given several times. One that takes very
-        long for some texts makes the server take very long: prefer simple ones.
-    characters
-        Most characters of one request.
-    items
-        Most texts of one request.
-    queue
-        Most sentences that wait.
-    requests
-        Most requests that are answered at the same time.
-    per_minute
-        Most requests of one client in a minute; 0 for any number.
-    seconds
-        Longest time to an answer.
-    file_bytes
-        Largest file to translate.
-    device
-        cpu, cuda or mps.
-    engine
-        What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
-        ctranslate2-int8, or auto: the fastest here.
+    Args:
+      model: One or more model folders; each translates the pair of languages that it was trained for.
+      host: The address to listen on; 0.0.0.0 is for everybody who can reach this machine.
+      port: The port; 0 takes a free one.
+      api_key: Every request must carry this key; the environment's QKV_API_KEY, unless given.
+      glossary: A file of pairs, source term and target term: translations use these terms, but for the page and other
+        looks inside, which show what the model itself wrote.
+      suggestions: Keep better translations that people send in this file (.jsonl), to train with.
+      protect: A regular expression: what matches comes back byte for byte; may be given several times. One that takes
+        very long for some texts makes the server take very long: prefer simple ones.
+      characters: Most characters of one request.
+      items: Most texts of one request.
+      queue: Most sentences that wait.
+      requests: Most requests that are answered at the same time.
+      per_minute: Most requests of one client in a minute; 0 for any number.
+      seconds: Longest time to an answer.
+      file_bytes: Largest file to translate.
     """
     try:
         from qkv import serving

@@ -1,14 +1,11 @@
-"""qkv list, info, average and check: commands that show what there is, and put weights together."""
+"""qkv list, info, average, check and completion: what there is, whether it is sound, and several in one."""
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from cyclopts import Parameter
-from rich.table import Table
+from typing import TYPE_CHECKING, Literal
 
 from qkv import contents
-from qkv.cli.app import PLAIN, out, print_json, print_rows
+from qkv.cli.app import Flag, From, Model, To, print_json, print_table
 from qkv.errors import InputError
 
 # What `qkv list` can be asked for, and the tables that say it. Recipes are files.
@@ -37,11 +34,11 @@ def list_(what: Listed) -> None:
       qkv list positions
       qkv list recipes
     """
-    parts = {name: part.summary for place in LISTS[what] for name, part in contents.table(*place).items()}
-    print_rows(parts or {name: about for name, (_, about) in contents.recipes().items()})
+    parts = [(name, part.summary) for place in LISTS[what] for name, part in contents.table(*place).items()]
+    print_table(parts or [(name, about) for name, (_, about) in contents.recipes().items()])
 
 
-def info(model: Path = Path("model"), *, json: Annotated[bool, PLAIN] = False) -> None:
+def info(model: Model = Path("model"), *, json: Flag = False) -> None:
     """What a model folder holds.
 
     For example:
@@ -58,17 +55,12 @@ def info(model: Path = Path("model"), *, json: Annotated[bool, PLAIN] = False) -
         "parameters": count_parameters(loaded.model),
         **loaded.about,
         **dataclasses.asdict(loaded.model.config),
-        "checkpoints": len(existing(model / "training" / "checkpoints")),
+        "checkpoints": len(existing(folder.RunFolder(model).checkpoints)),
     }
     if json:
-        print_json(facts)
-        return
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in facts.items():
-        if value in ("", []):  # not set
-            continue
-        table.add_row(name, f"{value:,}" if type(value) is int else str(value))
-    out.print(table)
+        return print_json(facts)
+    known = {name: value for name, value in facts.items() if value not in ("", [])}
+    print_table([name, f"{value:,}" if type(value) is int else str(value)] for name, value in known.items())
 
 
 def average(*folders: Path, out: Path, last: int = 5) -> None:
@@ -78,14 +70,10 @@ def average(*folders: Path, out: Path, last: int = 5) -> None:
       qkv average model --last 3 --out averaged
       qkv average run1 run2 run3 --out averaged
 
-    Parameters
-    ----------
-    folders
-        Model folders or checkpoints of one model; or one run folder.
-    out
-        The model folder to write.
-    last
-        Of one run folder: how many of its newest checkpoints.
+    Args:
+      folders: Model folders or checkpoints of one model; or one run folder.
+      out: The model folder to write.
+      last: Of one run folder: how many of its newest checkpoints.
     """
     from qkv import folder
     from qkv.training.averaging import mean
@@ -97,16 +85,13 @@ def average(*folders: Path, out: Path, last: int = 5) -> None:
     check_out(out)
     if (out / "config.json").exists():
         raise InputError(f"{out} holds a model, which is not overwritten; give --out the name of a new folder")
-    several = list(folders)
-    if len(several) == 1:
-        several = existing(several[0] / "training" / "checkpoints")[-last:]
-        if not several:
-            raise InputError(f"{folders[0]} has no checkpoints to average; name several model folders")
-    if not several:
+    if not folders:
         raise InputError("nothing to average; name several model folders, or one run folder")
-    loaded = [folder.load(path) for path in several]
-    first = loaded[0]
-    for path, other in zip(several, loaded, strict=True):
+    several = existing(folder.RunFolder(folders[0]).checkpoints)[-last:] if len(folders) == 1 else list(folders)
+    if not several:
+        raise InputError(f"{folders[0]} has no checkpoints to average; name several model folders")
+    first, *others = loaded = [folder.load(path) for path in several]
+    for path, other in zip(several[1:], others, strict=True):
         if other.tokenizer.fingerprint != first.tokenizer.fingerprint:
             raise InputError(f"{path} has another vocabulary than {several[0]}; average folders of one run only")
     folder.fill(first.model, mean([folder.weights(one.model) for one in loaded], several), several[0])
@@ -114,11 +99,7 @@ def average(*folders: Path, out: Path, last: int = 5) -> None:
     print(f"{out}: the mean of {len(several)} sets of weights ({', '.join(path.name for path in several)})")
 
 
-def check(
-    *files: Path,
-    from_: Annotated[str, Parameter(name="--from", help="source language, e.g. en")] = "",
-    to: Annotated[str, Parameter(help="target language, e.g. de")] = "",
-) -> None:
+def check(*files: Path, from_: From = "", to: To = "") -> None:
     """Read files of pairs as training would, and tell what it would find and drop.
 
     For example:
@@ -128,13 +109,29 @@ def check(
     from qkv.text.doctor import Report, Rules, examine
 
     source, target = languages(list(files), from_ or None, to or None)
-    report, seen, twice = Report(), set(), 0
+    report = Report()
     read = read_pairs(list(files), source=source, target=target, skipped=report.skipped)
-    for pair in examine(read, Rules(), report):
-        key = hash((pair.source, pair.target))
-        twice += key in seen
-        seen.add(key)
-    report.duplicates = twice
-    print(f"{report.read:,} pairs read, {report.kept - twice:,} good")
+    seen = {hash((pair.source, pair.target)) for pair in examine(read, Rules(), report)}
+    report.duplicates = report.kept - len(seen)
+    print(f"{report.read:,} pairs read, {len(seen):,} good")
     for line in report.lines():
         print(line)
+
+
+def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
+    """Print the script by which a shell completes commands, flags and their choices when Tab is pressed.
+
+    Write it once to where your shell looks for such files, and again after an update; it holds for new shells.
+
+    For example:
+      qkv completion bash > ~/.local/share/bash-completion/completions/qkv
+      qkv completion zsh > ~/.zfunc/_qkv
+      qkv completion fish > ~/.config/fish/completions/qkv.fish
+
+    Args:
+      shell: Which shell. Of zsh, the folder must be one of its fpath; bash needs the package bash-completion, or a line
+        `source FILE` in ~/.bashrc.
+    """
+    from qkv.cli import application
+
+    print(application().generate_completion(shell=shell))

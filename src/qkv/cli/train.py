@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from cyclopts import Parameter
 
-from qkv.cli.app import MULTIPLE, PLAIN
+from qkv.cli.app import MULTIPLE, Files, From, Restart, To
 from qkv.contents import Part, Setting, Settings, attribute, settings, table
 
 
@@ -47,28 +47,14 @@ else:
 
 
 def train(
-    *files: Path,
-    from_: Annotated[str, Parameter(name="--from", help="source language, e.g. en")] = "",
-    to: Annotated[str, Parameter(help="target language, e.g. de")] = "",
-    valid: Annotated[list[Path] | None, MULTIPLE] = None,
-    test: Annotated[list[Path] | None, MULTIPLE] = None,
-    start: Path | None = None,
-    out: Path = Path("model"),
-    recipe: str | None = None,
-    task: Task | None = None,
-    architecture: Architecture | None = None,
-    minutes: float | None = None,
-    epochs: float | None = None,
-    steps: int | None = None,
-    seed: int | None = None,
-    device: str | None = None,
-    restart: Annotated[bool, PLAIN] = False,
-    model: ModelFlags | None = None,
-    data: DataFlags | None = None,
-    objective: ObjectiveFlags | None = None,
-    objective_text: Annotated[str | None, Parameter(show=False)] = None,
-    training: TrainingFlags | None = None,
-) -> int:
+    *files: Path, from_: From = "", to: To = "", valid: Files = None, test: Files = None,
+    start: Path | None = None, out: Path = Path("model"), recipe: str | None = None,
+    task: Task | None = None, architecture: Architecture | None = None,
+    minutes: float | None = None, epochs: float | None = None, steps: int | None = None, seed: int | None = None,
+    device: str | None = None, restart: Restart = False,
+    model: ModelFlags | None = None, data: DataFlags | None = None, objective: ObjectiveFlags | None = None,
+    objective_text: Annotated[str | None, Parameter(show=False)] = None, training: TrainingFlags | None = None,
+) -> int:  # fmt: skip
     """Train a translator on files of sentence pairs, a language model on plain text, or a model of another task. The
     same command again goes on where it stopped.
 
@@ -80,67 +66,42 @@ def train(
       qkv train book.txt more/*.txt --out lm
       qkv train reviews.tsv --task classify --start lm --out critic
 
-    Parameters
-    ----------
-    files
-        Files of pairs (tsv, csv, jsonl, tmx, xliff, po), or a source and a target file; or plain text for a language
-        model; or what the task reads. Each may be .gz.
-    valid
-        Files to validate on; without them, pairs are held out.
-    test
-        Files to keep out of training: examples that are in them are dropped.
-    start
-        A model folder to begin with, in place of random weights: any task on any model that can learn it.
-    out
-        The model folder to write.
-    recipe
-        A TOML file of settings, or the name of one that `qkv list recipes` shows.
-    task
-        What to learn; by the files unless said otherwise. `qkv list tasks` says what each is.
-    architecture
-        What to train; the task's own choice unless said otherwise. `qkv list models` says what each is.
-    minutes
-        Stop after so much training time.
-    epochs
-        Stop after so many passes over the data.
-    steps
-        Stop after so many steps.
-    seed
-        Decides the order of batches, the first weights and dropout.
-    device
-        auto, cpu, cuda or mps.
-    restart
-        Begin anew, even if OUT holds a run or a model.
+    Args:
+      files: Files of pairs (tsv, csv, jsonl, tmx, xliff, po), or a source and a target file; or plain text for a
+        language model; or what the task reads. Each may be .gz.
+      valid: Files to validate on; without them, pairs are held out.
+      test: Files to keep out of training: examples that are in them are dropped.
+      start: A model folder to begin with, in place of random weights: any task on any model that can learn it.
+      out: The model folder to write.
+      recipe: A TOML file of settings, or the name of one that `qkv list recipes` shows.
+      task: What to learn; by the files unless said otherwise. `qkv list tasks` says what each is.
+      architecture: What to train; the task's own choice unless said otherwise. `qkv list models` says what each is.
+      minutes: Stop after so much training time.
+      epochs: Stop after so many passes over the data.
+      steps: Stop after so many steps.
+      seed: Decides the order of batches, the first weights and dropout.
+      device: auto, cpu, cuda or mps.
     """
     from qkv.training import train as run
 
     given = {"minutes": minutes, "epochs": epochs, "steps": steps, "device": device}
     limits = {name: value for name, value in given.items() if value is not None}
-    sections: dict[str, Any] = {
-        "architecture": architecture,
-        "model": model or {},
+    asked: dict[str, Any] = {
+        "source": from_, "target": to, "architecture": architecture, "model": model,
         "data": {**(data or {}), **({"seed": seed} if seed is not None else {})},
-        "objective": objective_text or objective or {},
-        "training": {**(training or {}), **limits},
-    }
-    languages = {"source": from_, "target": to}
+        "objective": objective_text or objective, "training": {**(training or {}), **limits},
+    }  # fmt: skip
     trained = run(
         *files, task=task or "", start=start, out=out, valid=valid or (), test=test or (), recipe=recipe,
-        restart=restart,
-        **{name: value for name, value in {**languages, **sections}.items() if value},
+        restart=restart, **{name: value for name, value in asked.items() if value},
     )  # fmt: skip
     return 130 if trained.stopped == "interrupted" else 0
 
 
 def demo(
-    *,
-    out: Path = Path("qkv-demo"),
-    architecture: DemoArchitecture = "transformer",
-    minutes: float = 3.0,
-    say: Annotated[list[str] | None, MULTIPLE] = None,
-    seed: int = 1,
-    restart: Annotated[bool, PLAIN] = False,
-) -> int:
+    *, out: Path = Path("qkv-demo"), architecture: DemoArchitecture = "transformer", minutes: float = 3.0,
+    say: Annotated[list[str] | None, MULTIPLE] = None, seed: int = 1, restart: Restart = False,
+) -> int:  # fmt: skip
     """Train a small model to pronounce English words, measure it, and draw what it looks at.
 
     For example:
@@ -148,20 +109,12 @@ def demo(
       qkv demo --minutes 30 --out pronouncer --say Ada Grace
       qkv demo --architecture recurrent --out recurrent
 
-    Parameters
-    ----------
-    out
-        The model folder to write.
-    architecture
-        What to train.
-    minutes
-        Training time.
-    say
-        Words to pronounce: your own name, for example.
-    seed
-        Another seed, another model.
-    restart
-        Begin anew, even if OUT holds a run or a model.
+    Args:
+      out: The model folder to write.
+      architecture: What to train.
+      minutes: Training time.
+      say: Words to pronounce: your own name, for example.
+      seed: Another seed, another model.
     """
     from qkv.demo import run
 

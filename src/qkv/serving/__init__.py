@@ -10,16 +10,6 @@ from qkv.serving.service import Service
 from qkv.serving.suggestions import Suggestions
 
 __all__ = [
-    "ROUTES",
-    "Glossary",
-    "Limits",
-    "Models",
-    "Queue",
-    "Queued",
-    "Served",
-    "Service",
-    "Suggestions",
-    "make_app",
-    "read_glossaries",
-    "serve",
-]
+    "ROUTES", "Glossary", "Limits", "Models", "Queue", "Queued", "Served", "Service", "Suggestions", "make_app",
+    "read_glossaries", "serve",
+]  # fmt: skip

@@ -2,23 +2,12 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
-
-from starlette.responses import JSONResponse, Response
 
 from qkv.config import from_tree
 from qkv.documents import translate_text
+from qkv.look import view
 from qkv.look.explain import Which
-from qkv.look.view import (
-    EVERY,
-    Attention,
-    architecture_view,
-    curves_view,
-    explain_view,
-    model_view,
-    positions_view,
-    view,
-)
+from qkv.look.view import View
 from qkv.serving.languages import name_of
 from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, texts_of
 from qkv.serving.models import Served
@@ -26,7 +15,7 @@ from qkv.serving.queue import check_search
 from qkv.serving.service import Endpoint, Visit
 from qkv.text.normalise import normalise
 
-PARTS = {
+PARTS = {  # of a look inside, by the field that asks for each
     "tokens": ["source_tokens", "target_tokens", "token_scores"],
     "alignment": ["source_words", "target_words", "alignment"],
     "attention": ["attention"],
@@ -47,7 +36,7 @@ class TranslateAndLook:
     n_best: int = 1
     tokens: bool = False
     alignment: bool = False
-    attention: bool | Attention = False
+    attention: bool | view.Attention = False
     steps: bool = False
     api_key: str | None = None
 
@@ -64,14 +53,14 @@ class Explain:
     api_key: str | None = None
 
 
-def about(served: Served) -> dict[str, Any]:
+def about(served: Served) -> View:
     names = {"source_name": name_of(served.source), "target_name": name_of(served.target)}
     own = {"name": served.name, "source": served.source, "target": served.target}
-    return model_view(served.translator) | own | names
+    return view.model_view(served.translator) | own | names
 
 
-async def models(asked: Visit) -> Response:
-    return JSONResponse({"models": [about(served) for served in asked.service.models.served]})
+async def models(asked: Visit) -> View:
+    return {"models": [about(served) for served in asked.service.models.served]}
 
 
 def chosen(asked: Visit, wish: TranslateAndLook, text: str) -> Served | None:
@@ -83,36 +72,31 @@ def chosen(asked: Visit, wish: TranslateAndLook, text: str) -> Served | None:
     return model_for(asked, language, wish.target or models.served[0].target)
 
 
-async def translate(asked: Visit) -> Response:
+async def translate(asked: Visit) -> View:
     wish = from_tree(TranslateAndLook, asked.values, "request")
     texts, _ = texts_of(asked)
     how = {"beam": wish.beam, "alpha": wish.alpha, "n_best": wish.n_best}
     check_search(asked.service.limits, how)
-    looks = wish.tokens or wish.alignment or bool(wish.attention) or wish.steps
-    wanted = wish.attention if isinstance(wish.attention, Attention) else EVERY
+    left_out = {key for part, keys in PARTS.items() if not getattr(wish, part) for key in keys}
+    looks = any(getattr(wish, part) for part in PARTS)
+    wanted = wish.attention if isinstance(wish.attention, view.Attention) else view.EVERY
 
-    async def one(text: str) -> dict[str, Any]:
-        served = await asked.thread(lambda: chosen(asked, wish, text))
+    def one(text: str) -> View:
+        served = chosen(asked, wish, text)
         if served is None:
             return plain(text, text)
         asked.service.metrics.characters.labels(served.name).inc(len(text))
-        if looks:
-            found = await asked.alone(lambda: view(served.translator, text, wanted, **how))
-            found["remarks"] += unglossed(asked, served, text)
-            return wished(found, wish) | {"model": about(served)}
-        return await asked.thread(lambda: translated(asked, served, text, how))
+        if not looks:
+            return translated(asked, served, text, how)
+        found = asked.alone(lambda: view.view(served.translator, text, wanted, **how))
+        found["remarks"] += unglossed(asked, served, text)
+        found["model"] = about(served)
+        return {key: value for key, value in found.items() if key not in left_out}
 
-    return JSONResponse({"translations": await asyncio.gather(*map(one, texts))})
-
-
-def wished(found: dict[str, Any], wish: TranslateAndLook) -> dict[str, Any]:
-    """Of a whole view, what was asked for."""
-    parts = {"tokens": wish.tokens, "alignment": wish.alignment, "attention": bool(wish.attention), "steps": wish.steps}
-    left_out = {key for part, keys in PARTS.items() if not parts[part] for key in keys}
-    return {key: value for key, value in found.items() if key not in left_out}
+    return {"translations": await asyncio.gather(*(asked.thread(one, text) for text in texts))}
 
 
-def translated(asked: Visit, served: Served, text: str, how: dict[str, Any]) -> dict[str, Any]:
+def translated(asked: Visit, served: Served, text: str, how: View) -> View:
     """The short form: no look inside, any number of lines, through the queue with everybody else's."""
     translator = asked.translator(served)
     found = translate_text(translator, [text], protect=asked.service.protect, **how)[0]
@@ -132,7 +116,7 @@ def unglossed(asked: Visit, served: Served, text: str) -> list[str]:
     return [f"is the model's own, without the server's glossary ({', '.join(terms)})"] if terms else []
 
 
-def plain(text: str, translation: str) -> dict[str, Any]:
+def plain(text: str, translation: str) -> View:
     return {"model": None, "text": text, "translation": translation, "alternatives": [], "remarks": [], "glossary": []}
 
 
@@ -140,26 +124,25 @@ def served_at(asked: Visit) -> Served:
     return asked.service.models.named(asked.request.path_params["name"])
 
 
-async def positions(asked: Visit) -> Response:
-    served = served_at(asked)
-    return JSONResponse(await asked.alone(lambda: positions_view(served.translator)))
+def positions(asked: Visit) -> View:
+    translator = served_at(asked).translator
+    return asked.alone(lambda: view.positions_view(translator))
 
 
-async def architecture(asked: Visit) -> Response:
-    return JSONResponse(architecture_view(served_at(asked).translator))
+async def architecture(asked: Visit) -> View:
+    return view.architecture_view(served_at(asked).translator)
 
 
-async def curves(asked: Visit) -> Response:
-    served = served_at(asked)
-    return JSONResponse(await asked.thread(lambda: curves_view(served.folder)))
+def curves(asked: Visit) -> View:
+    return view.curves_view(served_at(asked).folder)
 
 
-async def explain(asked: Visit) -> Response:
+def explain(asked: Visit) -> View:
     wish = from_tree(Explain, asked.values, "request")
-    text = bounded(asked, field(asked, "q"))
-    served = asked.service.models.served[0] if wish.model is None else asked.service.models.named(wish.model)
-    translator, which = served.translator, (wish.stack, wish.layer, wish.head)
-    return JSONResponse(await asked.alone(lambda: explain_view(translator, text, *which)))
+    text, models = bounded(asked, field(asked, "q")), asked.service.models
+    served = models.served[0] if wish.model is None else models.named(wish.model)
+    which = wish.stack, wish.layer, wish.head
+    return asked.alone(lambda: view.explain_view(served.translator, text, *which))
 
 
 ROUTES = [

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
+from inspect import iscoroutinefunction
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -47,17 +48,14 @@ def make_app(service: Service) -> Starlette:
 
 def endpoint(service: Service, entry: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        started = time.perf_counter()
         service.active += 1
-        service.metrics.active.set(service.active)
         try:
-            response = await answered(service, entry, request)
+            with service.metrics.seconds.labels(entry.path).time():
+                response = await answered(service, entry, request)
         finally:
             service.active -= 1
-            service.metrics.active.set(service.active)
         response.headers.update(HEADERS)
         service.metrics.requests.labels(entry.path, str(response.status_code)).inc()
-        service.metrics.seconds.labels(entry.path).observe(time.perf_counter() - started)
         return response
 
     return answer
@@ -76,7 +74,8 @@ async def answered(service: Service, entry: Endpoint, request: Request) -> Respo
         asked = Visit(service, request, values, client)
         watching = asyncio.create_task(asked.watch())
         try:
-            return remembering(service, request, await entry.handle(asked))
+            answer = entry.handle(asked) if iscoroutinefunction(entry.handle) else asked.thread(entry.handle, asked)
+            return remembering(service, request, await answer)
         finally:
             watching.cancel()
             asked.gone.set()  # what was asked for beside a text that is refused
@@ -90,8 +89,9 @@ async def answered(service: Service, entry: Endpoint, request: Request) -> Respo
         return JSONResponse({"error": "something went wrong inside the server; its log says what"}, 500)
 
 
-def remembering(service: Service, request: Request, response: Response) -> Response:
+def remembering(service: Service, request: Request, found: Any) -> Response:
     """A browser that opens the page with ?api_key=... keeps the key for the page's own files and requests."""
+    response = found if isinstance(found, Response) else JSONResponse(found)
     if service.key and request.url.path == "/" and request.query_params.get("api_key"):
         response.set_cookie(COOKIE, service.key, httponly=True, samesite="strict")
     return response

@@ -1,10 +1,11 @@
 """A glossary: terms that a translation must use, put in the place where the model's own word stood."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -24,8 +25,7 @@ CORE = re.compile(r"\w(?:.*\w)?")  # a word without the punctuation around it
 CHARACTERS = re.compile(r"\S")  # where no spaces part the words, every character may begin one
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(NamedTuple):
     """A source term where it stands in a sentence, and the target term that it asks for."""
 
     start: int
@@ -40,25 +40,21 @@ class Glossary:
     def __init__(self, terms: Mapping[str, str], source: str = "") -> None:
         self.pieces = CHARACTERS if is_unspaced(source) else WORDS
         self.terms = {tuple(self.pieces.findall(term.casefold())): target for term, target in terms.items()}
-        self.longest = max(map(len, self.terms), default=0)
+        self.longest = max([1, *map(len, self.terms)])
 
     @classmethod
     def read(cls, path: Path, source: str, target: str) -> "Glossary":
         """Any file of pairs that `qkv train` reads: two columns without a heading, or named by their languages."""
-        pairs = [
-            (normalise(pair.source), normalise(pair.target))
-            for pair in read_pairs([path], source=source, target=target)
-        ]
-        terms = {term: wanted for term, wanted in pairs if term and wanted}
+        pairs = read_pairs([path], source=source, target=target)
+        every = [(normalise(pair.source), normalise(pair.target)) for pair in pairs]
+        terms = {term: wanted for term, wanted in every if term and wanted}
         if not terms:
             raise InputError(f"{path} has no terms; write a source term and a target term on each line")
         return cls(terms, source)
 
     def find(self, text: str) -> list[Term]:
         """The terms in a sentence, from left to right, the longest that begins at each word."""
-        words = list(self.pieces.finditer(text))
-        found: list[Term] = []
-        at = 0
+        words, found, at = list(self.pieces.finditer(text)), list[Term](), 0
         while at < len(words):
             for count in range(min(self.longest, len(words) - at), 0, -1):
                 target = self.terms.get(tuple(word[0].casefold() for word in words[at : at + count]))
@@ -66,8 +62,6 @@ class Glossary:
                     start, end = words[at].start(), words[at + count - 1].end()
                     found.append(Term(start, end, text[start:end], target))
                     break
-            else:
-                count = 1
             at += count
         return found
 
@@ -111,8 +105,9 @@ class Glossed(Queued):
         met = {i: terms for i, line in enumerate(lines) if (terms := self.glossary.find(line))}
         wanting = {i: missing for i, terms in met.items() if (missing := absent(terms, found[i].text))}
         if wanting:
-            texts_now = self.run(lambda: [self.put_in(lines[i], found[i].text, m) for i, m in wanting.items()])
-            for i, text in zip(wanting, texts_now, strict=True):
+            own = self.translator
+            new = self.run(lambda: [replace_aligned(own, lines[i], found[i].text, m) for i, m in wanting.items()])
+            for i, text in zip(wanting, new, strict=True):
                 first, *rest = found[i].alternatives
                 found[i] = replace(found[i], text=text, alternatives=[Scored(text, first.score), *rest])
         for i, terms in met.items():
@@ -122,23 +117,16 @@ class Glossed(Queued):
                 self.queue.metrics.terms.labels("no" if term in lost else "yes").inc()
         return found
 
-    def put_in(self, source: str, translation: str, missing: list[Term]) -> str:
-        places = [((term.start, term.end), term.target) for term in missing]
-        return replace_aligned(self.translator, source, translation, places)
-
 
 def absent(terms: list[Term], text: str) -> list[Term]:
     """The terms whose target does not stand in the text as often as their source stood in the sentence."""
-    lost = []
-    for target in dict.fromkeys(term.target for term in terms):
-        same = [term for term in terms if term.target == target]
-        if count_of(target, text) < len(same):
-            lost += same
-    return sorted(lost, key=lambda term: term.start)
+    asked = Counter(term.target for term in terms)
+    lost = {target for target, count in asked.items() if count_of(target, text) < count}
+    return [term for term in terms if term.target in lost]
 
 
-def replace_aligned(translator: Translator, source: str, translation: str, parts: Sequence[tuple[Span, str]]) -> str:
-    """The translation with new words for some parts of the source; as it was, where attention cannot be read."""
+def replace_aligned(translator: Translator, source: str, translation: str, terms: Sequence[Term]) -> str:
+    """The translation with the words of these terms of the source; as it was, where attention cannot be read."""
     sources, targets = words_of(translator, [source]), words_of(translator, [translation])
     try:
         (weights,) = word_attention(translator, sources, targets, readout_of(translator))  # (T, S) between words
@@ -147,12 +135,12 @@ def replace_aligned(translator: Translator, source: str, translation: str, parts
     columns, rows = ([match.span() for match in re.finditer(r"\S+", text)] for text in (source, translation))
     free = [re.search(r"\w", translation[start:end]) is not None for start, end in rows]
     changes: dict[Span, str] = {}
-    for (start, end), new in parts:
-        inside = [i for i, column in enumerate(columns) if column[0] < end and start < column[1]]
+    for term in terms:
+        inside = [i for i, (start, end) in enumerate(columns) if start < term.end and term.start < end]
         if inside and any(free):
             first, last = run(weights, inside, free, [end - start for start, end in rows])
             free[first : last + 1] = [False] * (last + 1 - first)
-            changes[rows[first][0], rows[last][1]] = new
+            changes[rows[first][0], rows[last][1]] = term.target
     return rewritten(translation, changes)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from starlette.datastructures import UploadFile
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from qkv.decoding import Search
 from qkv.documents import FORMATS, translate_file, translate_html, translate_text
@@ -109,34 +109,29 @@ def model_for(asked: Visit, language: dict[str, Any], target: str) -> Served | N
     return models.pair(code or first, target)
 
 
-async def translate(asked: Visit) -> Response:
+def translate(asked: Visit) -> dict[str, Any]:
     texts, several = texts_of(asked)
     source, target, kind = field(asked, "source"), field(asked, "target"), asked.values.get("format") or "text"
     if kind not in ("text", "html"):
         raise Refusal(400, f"{str(kind)[:40]} format is not supported")
     alternatives = count_of_alternatives(asked)
     asked.service.models.code(target)
-
-    def work() -> dict[str, Any]:
-        languages = found_languages(asked, source, texts)
-        done = [(text, list[str]()) for text in texts]
-        groups: dict[Served, list[int]] = {}
-        for i, (text, language) in enumerate(zip(texts, languages, strict=True)):
-            served = None if is_emoji(text) else model_for(asked, language, target)
-            if served:
-                groups.setdefault(served, []).append(i)
-        for served, members in groups.items():
-            found = translated(asked, served, [texts[i] for i in members], kind, alternatives)
-            for i, one in zip(members, found, strict=True):
-                done[i] = one
-        answer: dict[str, Any] = {"translatedText": [text for text, _ in done]}
-        if source.strip().lower() == AUTO:
-            answer["detectedLanguage"] = languages
-        if alternatives:
-            answer["alternatives"] = [others for _, others in done]
-        return answer if several else {name: value[0] for name, value in answer.items()}
-
-    return JSONResponse(await asked.thread(work))
+    languages = found_languages(asked, source, texts)
+    done = [(text, list[str]()) for text in texts]
+    groups: dict[Served, list[int]] = {}
+    for i, (text, language) in enumerate(zip(texts, languages, strict=True)):
+        if not is_emoji(text) and (served := model_for(asked, language, target)):
+            groups.setdefault(served, []).append(i)
+    for served, members in groups.items():
+        found = translated(asked, served, [texts[i] for i in members], kind, alternatives)
+        for i, one in zip(members, found, strict=True):
+            done[i] = one
+    answer: dict[str, Any] = {"translatedText": [text for text, _ in done]}
+    if source.strip().lower() == AUTO:
+        answer["detectedLanguage"] = languages
+    if alternatives:
+        answer["alternatives"] = [others for _, others in done]
+    return answer if several else {name: value[0] for name, value in answer.items()}
 
 
 def translated(
@@ -153,53 +148,48 @@ def translated(
     return [(one.text, [other for other in one.alternatives if other != one.text]) for one in results]
 
 
-async def detect_language(asked: Visit) -> Response:
-    text = bounded(asked, field(asked, "q"))
-    return JSONResponse(await asked.thread(lambda: detect(text, asked.service.models.codes)))
+def detect_language(asked: Visit) -> list[dict[str, Any]]:
+    return detect(bounded(asked, field(asked, "q")), asked.service.models.codes)
 
 
-async def languages(asked: Visit) -> Response:
-    return JSONResponse(asked.service.models.languages())
+async def languages(asked: Visit) -> list[dict[str, Any]]:
+    return asked.service.models.languages()
 
 
-async def health(asked: Visit) -> Response:
-    return JSONResponse({"status": "ok"})
+async def health(_: Visit) -> dict[str, Any]:
+    return {"status": "ok"}
 
 
-async def settings(asked: Visit) -> Response:
+async def settings(asked: Visit) -> dict[str, Any]:
     """GET /frontend/settings, as a page of LibreTranslate's reads it."""
-    service = asked.service
-    first = service.models.served[0]
-    return JSONResponse(
-        {
-            "charLimit": service.limits.characters,
-            "frontendTimeout": 500,  # milliseconds after the last key, as there
-            "apiKeys": bool(service.key),
-            "keyRequired": bool(service.key),
-            "suggestions": service.suggestions is not None,
-            "filesTranslation": True,
-            "supportedFilesFormat": sorted(FORMATS),
-            "language": {
-                "source": {"code": AUTO, "name": "Auto Detect"},
-                "target": {"code": first.target, "name": name_of(first.target)},
-            },
-        }
-    )
+    service, target = asked.service, asked.service.models.served[0].target
+    return {
+        "charLimit": service.limits.characters,
+        "frontendTimeout": 500,  # milliseconds after the last key, as there
+        "apiKeys": bool(service.key),
+        "keyRequired": bool(service.key),
+        "suggestions": service.suggestions is not None,
+        "filesTranslation": True,
+        "supportedFilesFormat": sorted(FORMATS),
+        "language": {
+            "source": {"code": AUTO, "name": "Auto Detect"},
+            "target": {"code": target, "name": name_of(target)},
+        },
+    }
 
 
-async def suggest(asked: Visit) -> Response:
+def suggest(asked: Visit) -> dict[str, Any]:
     if asked.service.suggestions is None:
         raise Refusal(403, "Suggestions are disabled on this server.")
     text, better = bounded(asked, field(asked, "q")), bounded(asked, field(asked, "s"))
     source, target = (asked.service.models.code(field(asked, name)) for name in ("source", "target"))
     if source == target:
         raise Refusal(400, f"Invalid request: source and target are both {source}; a suggestion is for two languages")
-    keep = asked.service.suggestions
-    await asked.thread(lambda: keep.add(source, target, text, better))
-    return JSONResponse({"success": True})
+    asked.service.suggestions.add(source, target, text, better)
+    return {"success": True}
 
 
-async def send_file(asked: Visit) -> Response:
+def send_file(asked: Visit) -> dict[str, Any]:
     upload = asked.values.get("file")
     if not isinstance(upload, UploadFile):
         raise Refusal(400, "Invalid request: missing file parameter")
@@ -208,24 +198,18 @@ async def send_file(asked: Visit) -> Response:
     suffix = next((end for end in sorted(FORMATS, key=len, reverse=True) if name.lower().endswith(end)), None)
     if suffix is None:
         raise Refusal(400, f"Invalid request: file format not supported; send one of {', '.join(sorted(FORMATS))}")
-    data = await upload.read()
-    if len(data) > asked.service.limits.file_bytes:
-        raise Refusal(413, f"the file has more than {asked.service.limits.file_bytes} bytes; send it in parts")
-
-    def work() -> str:
-        code = asked.service.models.code(target)
-        text = text_of(data, name, suffix, code) if source.strip().lower() == AUTO else ""
-        served = model_for(asked, found_languages(asked, source, [text])[0], target)
-        uploads = asked.service.uploads
-        with uploads.new(data, suffix, asked.client) as (path, result):
-            if served is None:
-                return uploads.keep(path, name, asked.client)
-            translator = asked.translator(served, asked.service.limits.file_seconds)
+    data, limits, uploads = upload.file.read(), asked.service.limits, asked.service.uploads
+    if len(data) > limits.file_bytes:
+        raise Refusal(413, f"the file has more than {limits.file_bytes} bytes; send it in parts")
+    code = asked.service.models.code(target)
+    text = text_of(data, name, suffix, code) if source.strip().lower() == AUTO else ""
+    served = model_for(asked, found_languages(asked, source, [text])[0], target)
+    with uploads.new(data, suffix, asked.client) as (path, result):
+        if served:
+            translator = asked.translator(served, limits.file_seconds)
             translate_file(translator, path, result, name=name, protect=asked.service.protect)
-            return uploads.keep(result, name, asked.client)
-
-    one = await asked.thread(work)
-    return JSONResponse({"translatedFileUrl": f"{asked.request.base_url}download_file/{one}.{quote(name, safe='')}"})
+        one = uploads.keep(result if served else path, name, asked.client)
+    return {"translatedFileUrl": f"{asked.request.base_url}download_file/{one}.{quote(name, safe='')}"}
 
 
 def text_of(data: bytes, name: str, suffix: str, target: str) -> str:
@@ -234,9 +218,9 @@ def text_of(data: bytes, name: str, suffix: str, target: str) -> str:
     return " ".join(part for segment in document.segments for part in segment if isinstance(part, str))
 
 
-async def fetch_file(asked: Visit) -> Response:
+def fetch_file(asked: Visit) -> Response:
     one, is_last = asked.request.path_params["name"].partition(".")[0], asked.request.method == "GET"
-    data, name = await asked.thread(lambda: asked.service.uploads.fetch(one, is_last=is_last))
+    data, name = asked.service.uploads.fetch(one, is_last=is_last)
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
     return Response(data, media_type="application/octet-stream", headers=headers)
 

@@ -1,6 +1,6 @@
 """What one request, one client and the whole server may ask for, each with a default; and the refusal of more."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from qkv.errors import InputError
 
@@ -38,11 +38,9 @@ class Limits:
     kept_files: int = 32  # translated files that wait to be fetched; half of them, if they are of one client
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            least = 0 if field.name == "per_minute" else 1
-            if getattr(self, field.name) < least:
-                given = getattr(self, field.name)
-                raise InputError(f"the limit {field.name} is {given}, which lets nothing through; give 1 or more")
+        for name, given in vars(self).items():
+            if given < (0 if name == "per_minute" else 1):
+                raise InputError(f"the limit {name} is {given}, which lets nothing through; give 1 or more")
 
     @property
     def body_bytes(self) -> int:

@@ -1,6 +1,6 @@
 """Figures for Prometheus: how many, how long, how full; never who or what (no address, no key, no text)."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -19,9 +19,6 @@ class Metrics:
         self.active = Gauge("qkv_active_requests", "Requests being answered.", registry=own)
         self.characters = Counter("qkv_characters", "Characters of source text.", ["model"], registry=own)
         self.terms = Counter("qkv_glossary_terms", "Glossary terms in sources, and those used.", ["used"], registry=own)
-
-    def text(self) -> bytes:
-        return generate_latest(self.registry)
 
     def total(self, name: str, **labels: str) -> float:
         """The sum of a counter over all samples that have these labels."""

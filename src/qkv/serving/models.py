@@ -36,8 +36,7 @@ class Models:
     def __init__(self, served: Sequence[Served]) -> None:
         self.served = list(served)
         self.sources = list(dict.fromkeys(one.source for one in served))
-        self.targets = list(dict.fromkeys(one.target for one in served))
-        self.codes = list(dict.fromkeys([*self.sources, *self.targets]))
+        self.codes = list(dict.fromkeys([*self.sources, *(one.target for one in served)]))
 
     @classmethod
     def load(
@@ -49,21 +48,20 @@ class Models:
         """
         if not folders:
             raise InputError("no model was given; for example: qkv serve --model model")
-        served: list[Served] = []
+        served: dict[str, Served] = {}
         for folder in folders:
-            own, taken = Path(folder).resolve().name, [one.name for one in served]
-            name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in taken)
+            own = Path(folder).resolve().name
+            name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in served)
             translator = load_translator(folder, device, engine=engine, own_process=own_process)
             translator.searcher.open_workers()  # now, while this process has no threads that a copy would miss
-            served.append(Served(name, Path(folder), translator))
-        return cls(served)
+            served[name] = Served(name, Path(folder), translator)
+        return cls(list(served.values()))
 
     def named(self, name: str) -> Served:
-        for one in self.served:
-            if one.name == name:
-                return one
-        known = nearest(name, [one.name for one in self.served])
-        raise Refusal(404, f"there is no model {name!r} on this server; {known}")
+        known = {one.name: one for one in self.served}
+        if name not in known:
+            raise Refusal(404, f"there is no model {name!r} on this server; {nearest(name, known)}")
+        return known[name]
 
     def code(self, asked: str) -> str:
         """The server's own spelling of a language code."""
@@ -80,8 +78,8 @@ class Models:
                 return one
         if source == target:
             return None
-        names = f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})"
-        raise Refusal(400, names)
+        to, from_ = (f"{name_of(code)} ({code})" for code in (target, source))
+        raise Refusal(400, f"{to} is not available as a target language from {from_}")
 
     def languages(self) -> list[dict[str, Any]]:
         """GET /languages: each with its targets, itself among them (such a text comes back as it is)."""

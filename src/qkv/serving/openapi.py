@@ -18,15 +18,15 @@ REFUSED = {
     "429": "This client asks too much; Retry-After says when to come back.",
     "503": "The server is full, or stopping; Retry-After says when to come back.",
 }
+TEXT = {"type": "string"}
 FORM = {
     "type": "object",
-    "properties": {
-        "file": {"type": "string", "format": "binary"},
-        "source": {"type": "string"},
-        "target": {"type": "string"},
-        "api_key": {"type": "string"},
-    },
+    "properties": {"file": TEXT | {"format": "binary"}, "source": TEXT, "target": TEXT, "api_key": TEXT},
     "required": ["file", "source", "target"],
+}
+KEYS = {
+    "key": {"type": "apiKey", "in": "query", "name": "api_key"},
+    "bearer": {"type": "http", "scheme": "bearer"},
 }
 
 
@@ -40,15 +40,9 @@ def describe(routes: Sequence[Endpoint], version: str, models: Sequence[str]) ->
         "openapi": "3.1.0",
         "info": {"title": "qkv", "version": version, "description": "LibreTranslate's API, and the model's inside."},
         "paths": paths,
-        "components": {
-            "schemas": schemas,
-            "securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "api_key"}, "bearer": BEARER},
-        },
-        "security": [{}, {"key": []}, {"bearer": []}],
+        "components": {"schemas": schemas, "securitySchemes": KEYS},
+        "security": [{}, *({name: []} for name in KEYS)],
     }
-
-
-BEARER = {"type": "http", "scheme": "bearer"}
 
 
 def operation(entry: Endpoint, schemas: dict[str, Any], models: Sequence[str]) -> dict[str, Any]:
@@ -61,7 +55,7 @@ def operation(entry: Endpoint, schemas: dict[str, Any], models: Sequence[str]) -
     names = [part[1:-1] for part in entry.path.split("/") if part.startswith("{")]
     if names:
         known = {"enum": list(models)} if entry.path.startswith("/api/models/") else {"minLength": 1}
-        place = {"in": "path", "required": True, "schema": {"type": "string"} | known}
+        place = {"in": "path", "required": True, "schema": TEXT | known}
         found["parameters"] = [{"name": name} | place for name in names]
     if entry.path == "/translate_file":
         found["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": FORM}}}
@@ -70,5 +64,6 @@ def operation(entry: Endpoint, schemas: dict[str, Any], models: Sequence[str]) -
         schemas.update(schema.pop("$defs", {}))
         schemas[entry.asks.__name__] = schema
         ref = {"schema": {"$ref": f"#/components/schemas/{entry.asks.__name__}"}}
-        found["requestBody"] = {"required": True, "content": dict.fromkeys(entry.kinds, ref)}
+        forms = [] if entry.path.startswith("/api/") else ["application/x-www-form-urlencoded"]  # LibreTranslate's
+        found["requestBody"] = {"required": True, "content": dict.fromkeys(["application/json", *forms], ref)}
     return found

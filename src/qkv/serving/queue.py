@@ -73,23 +73,26 @@ class Queue:
             waits: Counter[str] = Counter()
             for other in self.jobs:
                 waits[other.client] += other.waiting
-            if waits[job.client] + job.waiting > share_of(self.limits.queue):
-                raise Refusal(
-                    429, f"Slowdown: {waits[job.client]} of your sentences are waiting; send fewer at once", 2
-                )
-            if waits.total() + job.waiting > self.limits.queue:
-                raise Refusal(503, f"{waits.total()} sentences are waiting and no more fit; try again in a moment", 2)
+            own, total = waits[job.client], waits.total()
+            if own + job.waiting > share_of(self.limits.queue):
+                raise Refusal(429, f"Slowdown: {own} of your sentences are waiting; send fewer at once", 2)
+            if total + job.waiting > self.limits.queue:
+                raise Refusal(503, f"{total} sentences are waiting and no more fit; try again in a moment", 2)
             self.jobs.append(job)
-            self.metrics.waiting.set(waits.total() + job.waiting)
+            self.metrics.waiting.set(total + job.waiting)
             self.news.notify()
 
-    def run(
-        self, function: Callable[[], Any], client: str, deadline: float, gone: threading.Event | None = None
-    ) -> Any:
-        """The result of a function that has the models for itself."""
-        call = Call(function, client, gone or threading.Event())
-        self.put(call)
-        return wait_for(call.answer, deadline)
+    def run(self, job: Job | Call, deadline: float) -> Any:
+        """The answer; past the deadline nobody wants it any more, and what has not begun is not begun."""
+        self.put(job)
+        try:
+            return job.answer.result(timeout=max(deadline - time.monotonic(), 0))
+        except TooLate:
+            job.answer.cancel()
+            late = "the answer took longer than the server allows; send less at once, or later"
+            raise Refusal(503, late, 5) from None
+        except CancelledError:
+            raise Refusal(GONE, "the client hung up") from None
 
     def close(self) -> None:
         """Finish what waits, take nothing more."""
@@ -110,14 +113,11 @@ class Queue:
                         return
                     continue
                 first = self.jobs[0]
-                turn = self.take(first) if isinstance(first, Job) else []
                 if isinstance(first, Call):
                     self.jobs.popleft()
+                turn = first if isinstance(first, Call) else self.take(first)
                 self.metrics.waiting.set(sum(job.waiting for job in self.jobs))
-            if isinstance(first, Call):
-                answer(first.answer, first.function)
-            else:
-                translate(turn, self.metrics)
+            answer(turn) if isinstance(turn, Call) else translate(turn, self.metrics)
 
     def drop_abandoned(self) -> None:
         """What nobody waits for any more leaves the queue before it is translated."""
@@ -143,10 +143,9 @@ class Queue:
             counts[job] += 1
             if counts[job] < job.waiting:
                 round_of.append(job)
-        turn = []
-        for job, count in counts.items():
-            turn.append((job, job.texts[job.taken : job.taken + count]))
-            job.taken += count
+        turn = [(job, job.texts[job.taken : job.taken + count]) for job, count in counts.items()]
+        for job, some in turn:
+            job.taken += len(some)
         ended = {job for job in self.jobs if not job.waiting}
         self.jobs = deque(job for job in self.jobs if job not in ended and job not in counts)
         self.jobs.extend(job for job in counts if job not in ended)
@@ -163,11 +162,10 @@ def translate(turn: list[tuple[Job, list[str]]], metrics: Metrics) -> None:
     try:
         found = iter(job.translator.translate(texts, **vars(job.how)))
     except Exception as error:
-        if len(turn) > 1:
-            for one in turn:
-                translate([one], metrics)
-        else:
-            fail(job.answer, error)
+        if len(turn) == 1:
+            return fail(job.answer, error)
+        for one in turn:
+            translate([one], metrics)
         return
     for job, some in turn:
         job.done += [next(found) for _ in some]
@@ -176,29 +174,17 @@ def translate(turn: list[tuple[Job, list[str]]], metrics: Metrics) -> None:
                 job.answer.set_result(job.done)
 
 
-def answer(future: "Future[Any]", function: Callable[[], Any]) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        future.set_result(function())
-    except Exception as error:
-        fail(future, error)
+def answer(call: Call) -> None:
+    if call.answer.set_running_or_notify_cancel():
+        try:
+            call.answer.set_result(call.function())
+        except Exception as error:
+            fail(call.answer, error)
 
 
 def fail(future: "Future[Any]", error: Exception) -> None:
     with suppress(InvalidStateError):
         future.set_exception(error)
-
-
-def wait_for(future: "Future[Any]", deadline: float) -> Any:
-    """The answer; past the deadline nobody wants it any more, and what has not begun is not begun."""
-    try:
-        return future.result(timeout=max(deadline - time.monotonic(), 0))
-    except TooLate:
-        future.cancel()
-        raise Refusal(503, "the answer took longer than the server allows; send less at once, or later", 5) from None
-    except CancelledError:
-        raise Refusal(GONE, "the client hung up") from None
 
 
 def check_search(limits: Limits, how: Mapping[str, int | float | bool]) -> Search:
@@ -213,7 +199,7 @@ def check_search(limits: Limits, how: Mapping[str, int | float | bool]) -> Searc
 
 @dataclass
 class Queued:
-    """A translator whose sentences go through the queue, for one request; the rest is the translator's own."""
+    """A translator whose sentences go through the queue, for one request."""
 
     translator: Translator
     queue: Queue
@@ -221,9 +207,9 @@ class Queued:
     deadline: float
     gone: threading.Event = field(default_factory=threading.Event)  # set when the client hangs up
 
-    def __post_init__(self) -> None:
-        own = self.translator
-        self.about, self.tokenizer, self.longest = own.about, own.tokenizer, own.longest
+    @property
+    def about(self) -> dict[str, object]:
+        return self.translator.about
 
     def translate(self, texts: str | Sequence[str], **how: Any) -> list[Translated]:
         search = check_search(self.queue.limits, how)
@@ -231,22 +217,17 @@ class Queued:
         longest, most = max(map(len, lines), default=0), self.queue.limits.characters
         if longest > most:
             raise InputError(f"a sentence has {longest} characters, more than {most}; cut it into several")
-        chunk = min(CHUNK, share_of(self.queue.limits.queue))
-        found: list[Translated] = []
+        found, chunk = list[Translated](), min(CHUNK, share_of(self.queue.limits.queue))
         for start in range(0, len(lines), chunk):
             job = Job(self.translator, lines[start : start + chunk], search, self.client, self.gone)
-            self.queue.put(job)
-            found += wait_for(job.answer, self.deadline)
+            found += self.queue.run(job, self.deadline)
         return found
 
     def run(self, function: Callable[[], Any]) -> Any:
         """The result of a function that has the models for itself."""
-        return self.queue.run(function, self.client, self.deadline, self.gone)
+        return self.queue.run(Call(function, self.client, self.gone), self.deadline)
 
     def align(self, pairs: list[tuple[str, str]]) -> list[Links]:
         """The links between the words of each pair (source, target)."""
         links: list[Links] = self.run(lambda: align(self.translator, pairs))
         return links
-
-    def fits(self, text: str) -> bool:
-        return self.translator.fits(text)

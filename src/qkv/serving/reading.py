@@ -1,6 +1,7 @@
 """What a request says: its fields from JSON, a form or the query, whichever a client uses; bounded and clean."""
 
 import json
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -76,10 +77,9 @@ async def parts(request: Request, body: bytes) -> dict[str, Any]:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    try:
+    data = None
+    with suppress(ValueError, RecursionError):  # ValueError: no JSON, no Unicode, or a number of thousands of digits
         data = json.loads(body)
-    except (ValueError, RecursionError):  # ValueError: no JSON, no Unicode, or a number of thousands of digits
-        raise Refusal(400, NO_JSON) from None
     if not isinstance(data, dict):
         raise Refusal(400, NO_JSON)
     return data

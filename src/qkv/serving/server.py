@@ -21,22 +21,18 @@ def serve(service: Service, host: str = "127.0.0.1", port: int = 5000) -> None:
     """Answer requests until Ctrl-C or SIGTERM; then finish those that have begun."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     with listening(host, port) as door, closing(service):
+        limits = service.limits
         config = uvicorn.Config(
-            make_app(service),
-            http="h11",
-            ws="none",
-            log_config=None,
+            make_app(service), http="h11", ws="none", log_config=None, server_header=False,
             access_log=False,  # an address is nobody's business
-            server_header=False,
-            timeout_graceful_shutdown=service.limits.file_seconds,
-            h11_max_incomplete_event_size=service.limits.body_bytes
-            + ENVELOPE,  # some clients put the text into the query
-        )
+            timeout_graceful_shutdown=limits.file_seconds,
+            h11_max_incomplete_event_size=limits.body_bytes + ENVELOPE,  # some clients put the text into the query
+        )  # fmt: skip
         threading.Thread(target=identifier, daemon=True).start()  # half a second that the first "auto" need not wait
-        say(f"{address(door)}/ is the page; LibreTranslate's API is there, too; Ctrl-C stops")
+        print(f"{address(door)}/ is the page; LibreTranslate's API is there, too; Ctrl-C stops", flush=True)
         with stopped_by_signals():
             uvicorn.Server(config).run(sockets=[door])
-    say(summary(service))
+    print(summary(service), flush=True)
 
 
 @contextmanager
@@ -73,13 +69,8 @@ def stopped_by_signals() -> Iterator[None]:
 
 
 def summary(service: Service) -> str:
-    metrics = service.metrics
-    met, used = metrics.total("qkv_glossary_terms_total"), metrics.total("qkv_glossary_terms_total", used="yes")
-    terms = f"; {used:.0f} of {met:.0f} glossary terms were used" if met else ""
-    sentences, turns = metrics.total("qkv_batch_sentences_sum"), metrics.total("qkv_batch_sentences_count")
-    batches = f", {sentences:.0f} sentences in {turns:.0f} batches"
-    return f"stopped after {metrics.total('qkv_requests_total'):.0f} requests{batches}{terms}"
-
-
-def say(line: str) -> None:
-    print(line, flush=True)
+    total = service.metrics.total
+    met, used = total("qkv_glossary_terms_total"), total("qkv_glossary_terms_total", used="yes")
+    sentences, turns = total("qkv_batch_sentences_sum"), total("qkv_batch_sentences_count")
+    batches = f"{total('qkv_requests_total'):.0f} requests, {sentences:.0f} sentences in {turns:.0f} batches"
+    return f"stopped after {batches}" + (f"; {used:.0f} of {met:.0f} glossary terms were used" if met else "")

@@ -5,14 +5,13 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import anyio.to_thread
 from starlette.requests import Request
-from starlette.responses import Response
 
 from qkv.documents import Patterns
 from qkv.errors import InputError
@@ -20,7 +19,7 @@ from qkv.serving.glossary import Glossary, Glossed
 from qkv.serving.limits import Limits, Refusal, share_of
 from qkv.serving.metrics import Metrics
 from qkv.serving.models import Models, Served
-from qkv.serving.queue import Queue
+from qkv.serving.queue import Call, Queue
 from qkv.serving.suggestions import Suggestions
 from qkv.serving.uploads import Uploads
 
@@ -47,7 +46,8 @@ class Service:
         self.queue = Queue(self.limits, self.metrics)
         self.uploads = Uploads(self.limits)
         self.threads = anyio.CapacityLimiter(self.limits.requests)
-        self.active = 0
+        self.active = 0  # requests that are being answered
+        self.metrics.active.set_function(lambda: self.active)
         self.reading: Counter[str] = Counter()  # requests that are still arriving, by client
         self.minute, self.seen = 0, Counter[str]()
 
@@ -62,11 +62,10 @@ class Service:
             if minute != self.minute:
                 self.minute, self.seen = minute, Counter()
             self.seen[client] += 1
-            if self.seen[client] > self.limits.per_minute:
-                sentence = f"Slowdown: more than {self.limits.per_minute} requests in a minute; wait a little"
-                raise Refusal(429, sentence, 60 - int(time.monotonic() % 60))
-        if self.active > self.limits.requests:  # this one is counted, too
-            most = self.limits.requests
+            if self.seen[client] > (most := self.limits.per_minute):
+                wait = 60 - int(time.monotonic() % 60)
+                raise Refusal(429, f"Slowdown: more than {most} requests in a minute; wait a little", wait)
+        if self.active > (most := self.limits.requests):  # this one is counted, too
             raise Refusal(503, f"{most} requests are being answered and no more fit; try again in a moment", 2)
 
     @contextmanager
@@ -82,14 +81,13 @@ class Service:
 
     def check_key(self, request: Request, field: Any = None) -> None:
         """LibreTranslate's answers: 400 for no key (401 where the path is ours), 403 for a wrong one."""
-        given = bearer(request) or field or request.query_params.get("api_key")
-        given = str(given or request.cookies.get(COOKIE) or "")
         if not self.key:
             return
+        given = bearer(request) or field or request.query_params.get("api_key") or request.cookies.get(COOKIE)
         if not given:
             status = 401 if request.url.path.startswith("/api/") else 400
             raise Refusal(status, "this server needs an API key; ask its operator for one and send it as api_key")
-        if not secrets.compare_digest(given.encode("utf-8", "replace"), self.key.encode("utf-8", "replace")):
+        if not secrets.compare_digest(str(given).encode("utf-8", "replace"), self.key.encode()):
             raise Refusal(403, "Invalid API key")
 
 
@@ -116,10 +114,10 @@ class Visit:
         glossary = self.service.glossaries.get(served.name)
         return Glossed(served.translator, self.service.queue, self.client, deadline, self.gone, glossary)
 
-    async def alone(self, function: Callable[[], T]) -> T:
+    def alone(self, function: Callable[[], T]) -> T:
         """The function's result, with the models to itself."""
         deadline = self.started + self.service.limits.seconds
-        return cast(T, await self.thread(lambda: self.service.queue.run(function, self.client, deadline, self.gone)))
+        return cast(T, self.service.queue.run(Call(function, self.client, self.gone), deadline))
 
     async def watch(self) -> None:
         """Ends when the client hangs up; all of the body has been read, so that nothing else can come."""
@@ -127,27 +125,17 @@ class Visit:
             pass
         self.gone.set()
 
-    async def thread(self, function: Callable[[], T]) -> T:
+    async def thread(self, function: Callable[..., Any], *given: Any) -> Any:
         """In a thread of its own, since translating waits."""
-        return await anyio.to_thread.run_sync(function, limiter=self.service.threads)
+        return await anyio.to_thread.run_sync(function, *given, limiter=self.service.threads)
 
 
-Handle = Callable[[Visit], Awaitable[Response]]
-
-
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """One line of the table of routes: what it answers, and what its description says."""
 
     method: str
     path: str
-    handle: Handle
+    handle: Callable[[Visit], Any]  # gives a response, or data for JSON; what is not async runs in a thread
     about: str
     asks: type[Any] | None = None  # the fields of its body
     gives: str = "application/json"
-
-    @property
-    def kinds(self) -> list[str]:
-        """How the body may be sent: LibreTranslate's routes take forms, too."""
-        form = [] if self.path.startswith("/api/") else ["application/x-www-form-urlencoded"]
-        return ["application/json", *form]

@@ -2,44 +2,39 @@
 
 import mimetypes
 from pathlib import Path
+from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from prometheus_client import generate_latest
+from starlette.responses import Response
 
 from qkv.look.single import PAGE
-from qkv.serving.service import ABOUT_PAGE, Endpoint, Handle, Visit
+from qkv.serving.service import ABOUT_PAGE, Endpoint, Visit
 
 TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}  # on any OS
 
 
-def page_routes() -> list[Endpoint]:
-    """A route for every file of the page: nothing else can be fetched, whatever an address says."""
-    files = {f"/{path.name}": path for path in sorted(PAGE.iterdir())}
-    files["/"] = files["/index.html"]
-    return [Endpoint("GET", address, file_of(path), ABOUT_PAGE, gives=type_of(path)) for address, path in files.items()]
+def page_route(address: str, path: Path) -> Endpoint:
+    kind = TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
 
-
-def file_of(path: Path) -> Handle:
     async def file(_: Visit) -> Response:
-        return Response(path.read_bytes(), media_type=type_of(path), headers={"Cache-Control": "no-cache"})
+        return Response(path.read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
 
-    return file
-
-
-def type_of(path: Path) -> str:
-    return TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return Endpoint("GET", address, file, ABOUT_PAGE, gives=kind)
 
 
 async def metrics(asked: Visit) -> Response:
-    return Response(asked.service.metrics.text(), media_type="text/plain; version=0.0.4")
+    return Response(generate_latest(asked.service.metrics.registry), media_type="text/plain; version=0.0.4")
 
 
-async def description(asked: Visit) -> Response:
-    return JSONResponse(asked.request.app.state.description)
+async def description(asked: Visit) -> Any:
+    return asked.request.app.state.description
 
 
 ROUTES = [
     Endpoint("GET", "/metrics", metrics, "Figures for Prometheus.", gives="text/plain"),
     Endpoint("GET", "/spec", description, "This description."),
     Endpoint("GET", "/api/openapi.json", description, "This description."),
-    *page_routes(),
+    # A route for every file of the page: nothing else can be fetched, whatever an address says.
+    *(page_route(f"/{path.name}", path) for path in sorted(PAGE.iterdir())),
+    page_route("/", PAGE / "index.html"),
 ]

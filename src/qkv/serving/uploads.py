@@ -10,8 +10,8 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from qkv.serving.limits import Limits, Refusal, share_of
 
@@ -19,8 +19,7 @@ PREFIX = "qkv-serve-"
 KEPT = 1800  # seconds that a translated file waits to be fetched
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     path: Path
     name: str  # what the client called it, for the client only: no path is ever made of it
     client: str
@@ -99,15 +98,9 @@ def remove_left_over(place: Path) -> None:
         return
     for folder in place.glob(f"{PREFIX}*"):
         match = re.match(rf"{PREFIX}(\d{{1,9}})-", folder.name)
-        with suppress(OSError):
-            is_ours = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
-            if match and is_ours and not is_alive(int(match[1])):
-                shutil.rmtree(folder)
-
-
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError as error:  # it may be somebody else's
-        return not isinstance(error, ProcessLookupError)
-    return True
+        with suppress(OSError):  # the process may be somebody else's
+            if match and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
+                try:
+                    os.kill(int(match[1]), 0)
+                except ProcessLookupError:
+                    shutil.rmtree(folder)

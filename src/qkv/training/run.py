@@ -17,11 +17,10 @@ from qkv.folder import Loaded, RunFolder
 from qkv.models import MODELS, Model
 from qkv.tasks import TASKS, Corpus, Task
 from qkv.tasks.corpus import Part
-from qkv.training import checkpoint, going_on, prepare
+from qkv.training import checkpoint, going_on, prepare, recipes
 from qkv.training.display import Display
 from qkv.training.groups import freeze
 from qkv.training.log import Log
-from qkv.training.recipes import find
 from qkv.training.settings import (
     Settings,
     check,
@@ -97,9 +96,8 @@ def asked_for(
     """What a person asks for: the recipe's settings, and laid over them what is given beside it."""
     lists = (("train", train), ("valid", valid), ("test", test))
     given = {name: [str(path) for path in several] for name, several in lists if several}
-    written = read_toml(find(recipe)) if recipe else {}
+    written = recipes.read(recipe) if recipe else {}
     written.pop("vary", None)  # the rows of a comparison are not of one run
-    written.pop("files", None)  # the digests in an older run's own recipe.toml are of that run, not settings
     if isinstance(settings.get("objective"), Mapping) and isinstance(written.get("objective"), str):
         settings = modern({**written, **settings}, str(recipe), written["objective"]) | {}
     return merge(written, given, settings)

@@ -141,7 +141,7 @@ def modern(tree: Mapping[str, Any], where: str = "settings", objective: str = ""
     for section in ("data", "model", "training"):
         if not isinstance(tree.get(section, {}), Mapping):
             raise InputError(f"{where}: {section} is {tree[section]!r}; it must be a table of settings")
-    languages = {name: tree.pop(name) for name in ("source", "target") if name in tree}  # short for data.source
+    languages = {name: tree.pop(name) for name in SIDES if name in tree}  # short for data.source
     if languages:
         tree["data"] = {**languages, **tree.get("data", {})}
     old = tree.pop("objective_name", "")
@@ -165,7 +165,7 @@ def check(tree: Mapping[str, Any], where: str) -> None:
     tree = modern(tree, where)
     task, model = task_of(tree, where), architecture(tree, where)
     sections = {"data": task.data_class, "model": model.config_class}
-    check_keys(Settings, {key: value for key, value in tree.items() if key not in sections}, where)
+    check_keys(Settings, {key: value for key, value in tree.items() if key not in sections}, where, also=SIDES)
     files: Tree = {name: tree[name] for name in ("train", "valid", "test") if name in tree}
     from_tree(Settings, {"task": task.name, "architecture": "", "objective": "", **files}, where)
     check_keys(task.data_class, tree.get("data", {}), where, "data.")
