@@ -9,9 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from qkv.attention import MultiHead
-from qkv.look.curves import curves
-from qkv.why.claim import Measured, Row
-from qkv.why.instruments import apart, places, small
+from qkv.look.charts import curves
+from qkv.why.claim import Measured, amended, apart, noise, places, small, true
 
 WIDTH = 64
 LENGTHS = (64, 256, 2048, 16384)
@@ -41,7 +40,7 @@ def count(f: Callable[[], Any]) -> tuple[int, int, int]:
 
 
 def quadratic() -> Measured:
-    rows: list[Row] = []
+    rows = []
     lstm = nn.LSTM(WIDTH, WIDTH, batch_first=True).double()  # in float64 torch runs it step by step
     for n in LENGTHS:
         with torch.device("meta"):  # shapes without numbers: 16,384 words fit anywhere
@@ -49,59 +48,45 @@ def quadratic() -> Measured:
             projections, _, _ = count(lambda: [f(x) for f in (part.query, part.key, part.value, part.output)])  # noqa: B023
             q = part.heads(x)
             mixing, cells, size = count(lambda: part.attend.plain(q, q, q, places(n)))  # noqa: B023
-        with FlopCounterMode(display=False) as flops, torch.no_grad():
-            lstm(torch.zeros(1, n, WIDTH, dtype=torch.float64))
-        rows.append((n, projections, mixing, flops.get_total_flops() // 2, cells, size))
-    counts = [[int(row[i]) for row in rows] for i in range(1, 6)]
-    slope = [slope_of(LENGTHS[-2:], values[-2:]) for values in counts]
+        recurrent, _, _ = count(lambda: lstm(torch.zeros(1, n, WIDTH, dtype=torch.float64)))  # noqa: B023
+        rows.append((n, projections, mixing, recurrent, cells, size))
+    _, *counts = zip(*rows, strict=True)
+    logs = torch.tensor(rows[-2:], dtype=torch.float64).log()  # (2, 6), of the last two lengths
+    slope = ((logs[1, 1:] - logs[0, 1:]) / (logs[1, 0] - logs[0, 0])).tolist()  # the power of n with which each grows
     part, x = MultiHead(small(d_model=WIDTH, n_heads=1)), torch.randn(1, 1, 2048, WIDTH)
     _, kept, _ = count(lambda: part.attend.fused(x, x, x, places(2048)))
-    return Measured(
+    return amended(
         columns=("words", "attention, projections", "attention, n x n", "LSTM", "cells of scores", "bytes of scores"),
         rows=[*rows, ("growth, as power of n", *slope)],
-        verdict="true with a correction",
         why=f"Multiply-adds, counted while the parts run: n x n scores grow as n^2 d, an LSTM as n d^2. So for n below "
         f"about 2d = {2 * WIDTH} the n^2 part is the smaller one, and it hurts only beyond. The scores of 16,384 words "
         f"fill 1 GiB for each head; of 2,048 words the fused kernel keeps {kept:,} cells instead of {2048**2:,}.",
-        holds=1.9 < slope[1] < 2.1 and 0.95 < slope[2] < 1.05 and counts[3] == [n * n for n in LENGTHS]
-        and kept < 2048**2 / 10
-        and counts[0][0] > counts[1][0] and counts[0][1] < counts[1][1],
+        holds=1.9 < slope[1] < 2.1 and 0.95 < slope[2] < 1.05 and counts[3] == tuple(n * n for n in LENGTHS)
+        and kept < 2048**2 / 10 and counts[0][0] > counts[1][0] and counts[0][1] < counts[1][1],
         picture=lambda path: curves(
             path, dict(zip(("projections", "n x n", "LSTM"), ((LENGTHS, values) for values in counts), strict=False)),
             log_x=True, log_y=True, x="words", y="multiply-adds", title="one layer, d_model 64"),
     )  # fmt: skip
 
 
-def slope_of(lengths: tuple[int, ...], values: list[int]) -> float:
-    """The power of n with which a number grows, between two lengths."""
-    (a, b), (u, v) = (torch.tensor(pair, dtype=torch.float64).log().tolist() for pair in (lengths, values))
-    slope: float = (v - u) / (b - a)
-    return slope
-
-
 def stacking() -> Measured:
     """100 words, three projections: one word after another, or all words as one matrix."""
     part = MultiHead(small(d_model=WIDTH)).double()
-    x = torch.randn(100, WIDTH, dtype=torch.float64)
+    x = noise(100, WIDTH)
     weights = [project.weight for project in (part.query, part.key, part.value)]
-
-    def looped() -> list[Tensor]:
-        return [torch.stack([word @ weight.T for word in x]) for weight in weights]
-
-    def stacked() -> list[Tensor]:
-        return [x @ weight.T for weight in weights]
-
-    rows: list[Row] = []
-    for name, f in (("word by word", looped), ("as one matrix", stacked)):
+    ways: dict[str, Callable[[], Tensor]] = {
+        "word by word": lambda: torch.stack([torch.stack([word @ weight.T for word in x]) for weight in weights]),
+        "as one matrix": lambda: torch.stack([x @ weight.T for weight in weights]),
+    }
+    rows, results = [], []
+    for name, f in ways.items():
         with FlopCounterMode(display=False) as flops, Largest() as largest, torch.no_grad():
-            f()
+            results.append(f())
         rows.append((name, largest.products, flops.get_total_flops() // 2))
-    with torch.no_grad():
-        difference = max(apart(a, b) for a, b in zip(looped(), stacked(), strict=True))
-    return Measured(
+    difference = apart(*results)
+    return true(
         columns=("100 words", "products", "multiply-adds"),
         rows=[*rows, ("largest difference of the results", difference, "")],
-        verdict="true",
         why="300 products of a word and a matrix become 3 of two matrices, with the same multiply-adds and the same "
         "result: what is saved is the loop, not the work.",
         holds=[row[1] for row in rows] == [300, 3] and difference < 1e-12,

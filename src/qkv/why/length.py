@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from qkv.attention import causal
 from qkv.errors import InputError
 from qkv.layers import Embedding, Projection, Stack
-from qkv.look.curves import curves
+from qkv.look.charts import curves
 from qkv.positions import POSITIONS, Places
-from qkv.why.claim import Measured, Row
-from qkv.why.instruments import CPU, small
+from qkv.why.claim import CPU, Measured, Row, amended, learn, small, true
 
 LETTERS = " abcdefghijklmnopqrstuvwxyz.,"
 SHORT, LONG = 40, 80
@@ -45,13 +44,8 @@ class Letters(nn.Module):
         return F.cross_entropy(self.projection(hidden).transpose(1, 2), ids[:, 1:], reduction="none")
 
     def learn(self, text: Tensor, steps: int) -> "Letters":
-        optimiser = torch.optim.Adam(self.parameters(), betas=(0.9, 0.98))
-        for step in range(steps):
-            for group in optimiser.param_groups:
-                group["lr"] = 1e-2 * min(1.0, (step + 1) / 20, 2 * (1 - step / steps))
-            optimiser.zero_grad()
-            self.losses(windows(text, 32, SHORT)).mean().backward()
-            optimiser.step()
+        learn(self, lambda: self.losses(windows(text, 32, SHORT)).mean(), steps=steps, betas=(0.9, 0.98),
+              rate=lambda step: 1e-2 * min(1.0, (step + 1) / 20, 2 * (1 - step / steps)))  # fmt: skip
         return self
 
 
@@ -64,10 +58,9 @@ def extrapolation() -> Measured:
     """One small model for each position: trained on 40 letters, then read on 80."""
     text = letters()
     held, known = text[:20_000], text[20_000:]
-    names = [name for name, part in POSITIONS.items() if not part.needs_tree]
     rows: list[Row] = []
     by_place = {}
-    for name in names:
+    for name in (name for name, part in POSITIONS.items() if not part.needs_tree):
         torch.manual_seed(1)
         model = Letters(name).learn(known, steps=300).eval()
         torch.manual_seed(2)  # the same text for all
@@ -82,12 +75,11 @@ def extrapolation() -> Measured:
         near, far = loss[20:SHORT].mean().item(), loss[SHORT:].mean().item()
         by_place[name] = loss.unflatten(0, (-1, 5)).mean(dim=1).tolist()
         rows.append((name, near, far, far - near))
-    rise = {str(row[0]): float(row[3]) for row in rows if row[0] in by_place}
+    rise = {row[0]: row[3] for row in rows if row[0] in by_place}
     steady = [name for name in rise if rise[name] < STEADY]
-    return Measured(
+    return true(
         columns=("position", f"loss, letters 21-{SHORT}", f"loss, letters {SHORT + 1}-{LONG}", "rise"),
         rows=rows,
-        verdict="true",
         why="Both sentences are true: a sinusoid has a value at every place, and a model that never saw those values "
         "in training does not know what to do with them, so its loss rises. A learned table ends. "
         f"In this run these carried on (rise below {STEADY}): {', '.join(steady)}.",
@@ -108,10 +100,9 @@ def learned_table() -> Measured:
     cosine = F.cosine_similarity(weight[:, None], weight[None], dim=-1)
     by = [cosine.diagonal(k).mean().item() for k in range(SHORT)]
     near, far = sum(by[1:4]) / 3, sum(by[10:30]) / 20
-    return Measured(
+    return amended(
         columns=("distance", "mean cosine of two learned positions"),
         rows=[*((k, by[k]) for k in (1, 2, 5, 10, 20)), ("1-3", near), ("10-29", far)],
-        verdict="true with a correction",
         why="Nobody told the table what is near, and it finds out: neighbours come to be more alike than far places. "
         "That this alone makes a scheme good is not shown by it: N19 compares schemes by their loss.",
         holds=near > far + 0.02,

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 
-from qkv.look.gallery.landscape import landscape
+from qkv.look.animation import decoding, seq2seq
+from qkv.look.architecture import architecture
 from qkv.look.gallery.masks import bigbird, masks, xlnet
-from qkv.look.gallery.models import architecture, norms
+from qkv.look.gallery.parts import landscape, norms, qkv_steps, two_words
 from qkv.look.gallery.positions import gram, positions, rotations
 from qkv.look.gallery.sentences import heads, heat_map, jane, shopping
-from qkv.look.gallery.steps import qkv_steps, two_words
-from qkv.look.gallery.writing import decoding, seq2seq
 from qkv.look.picture import Given, Picture, check_ending
 
 __all__ = ["ANIMATIONS", "PICTURES", "Given", "Picture", "check_ending"]

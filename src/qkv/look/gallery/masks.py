@@ -1,16 +1,11 @@
 """Pictures of masks: what a query may see. Green passes, white is blocked."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from qkv.attention import bigbird_blocks, causal, padding, permuted, prefix
-from qkv.look.picture import Given, Picture, canvas, name
+from qkv.look.picture import Axes, Given, Picture, canvas, name
 from qkv.positions import Places
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 N = 6
 ORDER = [3, 2, 4, 1]  # Yang et al. 2019, Figure 4
@@ -43,7 +38,7 @@ def masks(given: Given) -> Picture:
     return Picture([figure], {"names": list(shown), "masks": [mask.int() for mask in shown.values()]})
 
 
-def cells(axes: "Axes", kinds: Tensor, shades: list[str], title: str, labels: list[str] | None = None) -> None:
+def cells(axes: Axes, kinds: Tensor, shades: list[str], title: str, labels: list[str] | None = None) -> None:
     from matplotlib.colors import ListedColormap
 
     n = len(kinds)
