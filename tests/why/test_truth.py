@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from qkv.why import Measured, recurrence
 from qkv.why.claim import apart, influence
-from qkv.why.cost import count
+from qkv.why.length import count
 from qkv.why.masks import visible
 
 Measure = Callable[[str], Measured]

@@ -1,7 +1,7 @@
 """Why it is built so: the claims of the lecture notes, N1 to N41, each measured with qkv's own parts."""
 
 from qkv.errors import InputError, nearest
-from qkv.why import anatomy, cost, depth, formula, kinds, length, masks, positions, recurrence
+from qkv.why import anatomy, depth, formula, kinds, length, masks, positions, recurrence
 from qkv.why.claim import Claim, Measured
 
 CLAIMS = (
@@ -48,7 +48,7 @@ CLAIMS = (
     Claim("N27", "parallel", "In attention the steps that cannot run side by side do not grow with n, and the farthest "
           "interaction is O(1).", recurrence.path_length),
     Claim("N28", "cost", "Self-attention costs O(T^2 d), an RNN is linear in T; 10,000 words are too many.",
-          cost.quadratic),
+          length.quadratic),
     Claim("N29", "example", '"I am good": the dot product measures similarity, and Z = softmax(X X^T) X.',
           formula.similarity),
     Claim("N30", "digits", "The weights of the example are 0.97 0.02 0.01, 0.27 0.73 0.00, 0.90 0.05 0.05.",
@@ -57,7 +57,7 @@ CLAIMS = (
     Claim("N32", "heads", "A weighted sum blurs when several words matter, therefore heads.", kinds.two_targets),
     Claim("N33", "widths", "d_k is the width of a key; W may have any width if its rows match X.", anatomy.widths),
     Claim("N34", "stacking", "100 words and 3 projections are 300 products; stacked into a matrix, the loop is gone "
-          "and the complexity is not.", cost.stacking),
+          "and the complexity is not.", length.stacking),
     Claim("N35", "exchange", "X to Z exchanges information between words, Z to R (feed-forward) does not.",
           anatomy.exchange),
     Claim("N36", "directions", "A Transformer has no notion of time, so there is no bidirectional variant.",

@@ -9,7 +9,7 @@ from qkv.attention import causal
 from qkv.errors import InputError
 from qkv.look import draw
 from qkv.look.charts import curves
-from qkv.look.gallery.positions import frequencies, rotation, sinusoids
+from qkv.look.gallery.parts import frequencies, rotation, sinusoids
 from qkv.positions import Learned, Places, Position, Sinusoidal
 from qkv.why.claim import Measured, amended, apart, identity, look, multi_head, noise, places, small, stack, true, wrong
 
