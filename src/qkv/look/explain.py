@@ -3,12 +3,11 @@
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from qkv.attention import ATTENTIONS, SCORES, Soft
 from qkv.attention.scores import ScaledDot
@@ -21,7 +20,7 @@ from qkv.models import Transformer
 from qkv.text.normalise import normalise
 
 Which = Literal["encoder", "decoder"]
-Insides = dict[str, Any]  # what went into and out of the parts of a block, by name; of several calls, the last
+Insides = dict[nn.Module, tuple[Any, Any]]  # what went into and out of each part of a model
 
 
 @torch.no_grad()
@@ -43,52 +42,40 @@ def explain(
         raise InputError('there is no text to explain; for example: qkv explain "I am good"')
     src, tgt = ids_of(translator, text)
     block: Block = chosen.blocks[layer - 1]  # type: ignore[assignment]
-    with watching(model, chosen, block) as seen:
+    is_encoder = stack == "encoder"
+    with watching(model, first=is_encoder) as seen:  # a shared table is read for the source first, then for the target
         run(translator, src, tgt)
     pieces = translator.tokenizer.pieces
-    words = [*pieces(src), "</s>"] if stack == "encoder" else ["<s>", *pieces(tgt)]
-    return [*read(seen, words), *attended(seen, block, words, head - 1), *finished(seen, block, words)]
+    words = [*pieces(src), "</s>"] if is_encoder else ["<s>", *pieces(tgt)]
+    embedded = seen[model.source if is_encoder else model.target][1][0]  # (T, D)
+    placed, x = seen[chosen.dropout][1][0], seen[block][0][0][0]
+    return [
+        table("embeddings", "E[token] * sqrt(d_model)", words, embedded, "One row of the table for each token."),
+        table("positions", "E + P", words, placed, "The same, with what the position encoding adds to it."),
+        table("input of the block", "x", words, x, "What this block reads: the above, or what the block below wrote."),
+        *attended(seen, block, words, head - 1),
+        *finished(seen, block, words),
+    ]
 
 
 @contextmanager
-def watching(model: Transformer, stack: Stack, block: Block) -> Iterator[Insides]:
-    """Hooks on the parts of one block; they are gone afterwards."""
+def watching(model: nn.Module, *, first: bool) -> Iterator[Insides]:
+    """Within, what goes into and out of each part is kept: of several calls the first, or the last."""
     seen: Insides = {}
-    parts: dict[str, nn.Module] = {
-        "embedding": model.source if stack is model.encoder else model.target,
-        "embedded": stack.dropout,
-        "block": block,
-        "attend": block.attention.attend,
-        "output": block.attention.output,
-        "attention_norm": block.attention_residual.norm,
-        "feed_forward_residual": block.feed_forward_residual,
-        "feed_forward_norm": block.feed_forward_residual.norm,
-        "expand": block.feed_forward.expand,
-        "contract": block.feed_forward.contract,
-    }
 
-    def keep(name: str, _: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        # A shared table is read for the source first, then for the target.
-        if name != "embedding" or stack is not model.encoder or name not in seen:
-            seen[name] = inputs, output
+    def keep(part: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if not first or part not in seen:
+            seen[part] = inputs, output
 
     with ExitStack() as hooks:
-        for name, part in parts.items():
-            hooks.enter_context(part.register_forward_hook(partial(keep, name)))
+        for part in model.modules():
+            hooks.enter_context(part.register_forward_hook(keep))
         yield seen
-
-
-def read(seen: Insides, words: list[str]) -> Iterator[Step]:
-    """From tokens to what the block reads."""
-    embedded, with_place, x = seen["embedding"][1][0], seen["embedded"][1][0], seen["block"][0][0][0]  # (T, D)
-    yield table("embeddings", "E[token] * sqrt(d_model)", words, embedded, "One row of the table for each token.")
-    yield table("positions", "E + P", words, with_place, "The same, with what the position encoding adds to it.")
-    yield table("input of the block", "x", words, x, "What this block reads: the above, or what the block below wrote.")
 
 
 def attended(seen: Insides, block: Block, words: list[str], head: int) -> Iterator[Step]:
     """Queries, keys, values, scores and weights of one head; then all heads together."""
-    (q, k, v, at, mask, position), _ = seen["attend"]  # (1, H, T, K) each
+    (q, k, v, at, mask, position), _ = seen[block.attention.attend]  # (1, H, T, K) each
     attend = block.attention.attend
     scores, bias, visible = attend.score(q, k, at), position.score(q, k, at), attend.visible(at, mask)
     width, h = q.size(-1), f"head {head + 1}"
@@ -117,7 +104,8 @@ def attended(seen: Insides, block: Block, words: list[str], head: int) -> Iterat
     yield table("weights", f"{chosen}, {h}", words, weights[0, head], about, words)
     yield table("context", f"weights v, {h}", words, context[0, head], "The values, mixed by the weights.")
     yield table("heads side by side", "Concat(head_1 .. head_h)", words, joined, f"All {q.size(1)} heads in one row.")
-    yield table("attention's output", "Concat W^O", words, seen["output"][1][0], "Back to the width of the model.")
+    out = seen[block.attention.output][1][0]  # (T, D)
+    yield table("attention's output", "Concat W^O", words, out, "Back to the width of the model.")
 
 
 def named(part: nn.Module, parts: Mapping[str, type[nn.Module]]) -> str:
@@ -127,20 +115,21 @@ def named(part: nn.Module, parts: Mapping[str, type[nn.Module]]) -> str:
 
 def finished(seen: Insides, block: Block, words: list[str]) -> Iterator[Step]:
     """The residuals, norms and the feed-forward network, in the order in which this block has them."""
-    x, y = seen["block"][0][0][0], seen["feed_forward_residual"][0][0][0]  # what enters the block, and the network
-    is_post = block.attention_residual.place == "post"
-    yield table("residual", "x + attention(x)", words, x + seen["output"][1][0], "The input is added to it.")
+    is_post, network = block.attention_residual.place == "post", block.feed_forward
+    x, y = seen[block][0][0][0], seen[block.feed_forward_residual][0][0][0]  # what enters the block, and the network
+    added = x + seen[block.attention.output][1][0]
+    yield table("residual", "x + attention(x)", words, added, "The input is added to it.")
     if is_post:
         about = "Every token on its own: mean 0, variance 1, then the learned scale and shift."
-        yield table("norm", "LayerNorm(x + attention(x))", words, seen["attention_norm"][1][0], about)
+        yield table("norm", "LayerNorm(x + attention(x))", words, seen[block.attention_residual.norm][1][0], about)
     if block.has_memory:
         yield table("after the source", "y", words, y, "What attention over the source has added to it.")
     if not is_post:
         about = "Pre-norm: each sub-layer reads a normalised copy, the sum itself goes on as it is."
-        yield table("norm", "LayerNorm(y)", words, seen["feed_forward_norm"][1][0], about)
-    inside = block.feed_forward.activation(seen["expand"][1][0])
-    out, result = seen["contract"][1][0], seen["block"][1][0]
-    bent = "max(0, y W_1 + b_1)" if block.feed_forward.activation is F.relu else "activation(y W_1 + b_1)"
+        yield table("norm", "LayerNorm(y)", words, seen[block.feed_forward_residual.norm][1][0], about)
+    inside = network.activation(seen[network.expand][1][0])
+    out, result = seen[network.contract][1][0], seen[block][1][0]
+    bent = "max(0, y W_1 + b_1)" if network.activation is F.relu else "activation(y W_1 + b_1)"
     last = "LayerNorm(y + FFN(y))" if is_post else "y + FFN(LayerNorm(y))"
     yield table("feed-forward, inside", bent, words, inside, "Wider, and bent: what is below 0 is cut or flattened.")
     yield table("feed-forward", f"{bent} W_2 + b_2", words, out, "Back to the width of the model.")

@@ -132,22 +132,19 @@ def exchange() -> Measured:
     x = noise(1, 6, 16)
     mixing, alone = influence(lambda y: attention(y, places(6)), x), influence(network, x)
     others = ~torch.eye(6, dtype=torch.bool)
-    with torch.no_grad():
-        inner = F.relu(F.conv1d(x.transpose(1, 2), network.expand.weight[..., None], network.expand.bias))
-        outer = F.conv1d(inner, network.contract.weight[..., None], network.contract.bias)
-        same = apart(outer.transpose(1, 2), network(x))
+    rows = [
+        (name, felt[others].min().item(), felt[others].max().item(), felt.diag().min().item())
+        for name, felt in (("attention, X -> Z", mixing), ("feed-forward, Z -> R", alone))
+    ]
+    inner = F.relu(F.conv1d(x.transpose(1, 2), network.expand.weight[..., None], network.expand.bias))
+    outer = F.conv1d(inner, network.contract.weight[..., None], network.contract.bias)
+    same = apart(outer.transpose(1, 2), network(x))
     return true(
         columns=("part", "least influence of j on i", "largest influence of j on i", "least of i on itself"),
-        rows=[
-            *(
-                (name, table[others].min().item(), table[others].max().item(), table.diag().min().item())
-                for name, table in (("attention, X -> Z", mixing), ("feed-forward, Z -> R", alone))
-            ),
-            ("feed-forward beside two convolutions of width 1: difference", "", same, ""),
-        ],
+        rows=[*rows, ("feed-forward beside two convolutions of width 1: difference", "", same, "")],
         why="Attention lets every token touch every other; the feed-forward network treats each token by itself, "
         "exactly - it is a convolution of width 1.",
-        holds=mixing[others].min().item() > 0 and alone[others].max().item() == 0 and same < 1e-12,
+        holds=rows[0][1] > 0 and rows[1][2] == 0 and same < 1e-12,
     )
 
 
@@ -155,8 +152,7 @@ def depends_on_input() -> Measured:
     """Weights of attention and of a dense layer over places, for two inputs."""
     attention, dense = multi_head(n_heads=1), nn.Linear(5, 5, bias=False).double()
     inputs = noise(3, 1, 5, 16)
-    with torch.no_grad():
-        weights = [look(attention, x)[1][0, 0] for x in inputs]  # each (T, S)
+    weights = [look(attention, x)[1][0, 0] for x in inputs]  # each (T, S)
     slopes = [torch.autograd.functional.jacobian(dense, x[0, :, 0]) for x in inputs]  # what it does with each input
     moved, fixed = ([apart(a, b) for a, b in pairwise(tables)] for tables in (weights, slopes))
     size, names = count_parameters(attention), [f"word {i}" for i in range(5)]

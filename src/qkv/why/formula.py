@@ -22,7 +22,6 @@ def attention(score: str = "dot") -> MultiHead:
     return identity(MultiHead(small(d_model=3, n_heads=1), attention=score).double())
 
 
-@torch.no_grad()
 def worked(score: str = "dot", x: Tensor = X) -> tuple[Tensor, Tensor]:
     """Z (3, 3) and the weights (3, 3)."""
     context, weights = look(attention(score), x[None])
@@ -30,9 +29,8 @@ def worked(score: str = "dot", x: Tensor = X) -> tuple[Tensor, Tensor]:
 
 
 def similarity() -> Measured:
-    with torch.no_grad():
-        scores = attention().attend.score(X[None, None], X[None, None], places(3))[0, 0]
-        module = attention()(X[None], places(3))[0]
+    scores = attention().attend.score(X[None, None], X[None, None], places(3))[0, 0]
+    module = attention()(X[None], places(3))[0]
     z, weights = worked()
     cosine = nn.functional.cosine_similarity(X[:, None], X[None, :], dim=-1)
     tables = {"scores X X^T": scores, "weights": weights, "Z": z, "Z, scaled by sqrt(3)": worked("scaled_dot")[0],
@@ -78,7 +76,6 @@ def rounding() -> Measured:
     )
 
 
-@torch.no_grad()
 def second_example(common: Tensor | float = 0.0) -> Tensor:
     """X against another sentence Y. The notes show Y in a picture only; any Y of this form gives their weights."""
     y = common + torch.tensor([[0, 0, 0], [-1, 1, 0], [-1 / 3, 4 / 3, -4 / 3]], dtype=torch.float64)

@@ -83,8 +83,7 @@ def general_and_local() -> Measured:
         for scope, mask in (("its own sentence (the notes' local)", own), ("all sentences (the notes' general)", None))
     }
     general = Soft(small(d_model=16, n_heads=1), score="general").double()
-    with torch.no_grad():
-        general.score.weight.copy_(torch.eye(16)[None])  # type: ignore[operator]
+    nn.init.eye_(general.score.weight[0])  # type: ignore[index]
     q, k = noise(2, 1, 1, 7, 16)
     bilinear = apart(general.score(q, k, at), Soft(small(), score="dot").score(q, k, at))
     near, far = moved.values()
