@@ -55,12 +55,13 @@ class Picture:
 
     figures: list[Figure]
     data: dict[str, Any]
-    is_animation: bool = False
+    is_animation: bool = False  # though it has one frame
 
     def save(self, path: Path) -> Path:
         """As .png or .svg, an animation as .gif, with the numbers beside it in a .json of the same name."""
-        check_ending(path, is_animation=self.is_animation)
-        if self.is_animation:
+        is_animation = self.is_animation or len(self.figures) > 1
+        check_ending(path, is_animation=is_animation)
+        if is_animation:
             save_frames(self.figures, path)
         else:
             save(self.figures[0], path)
