@@ -57,7 +57,8 @@ def masks() -> Measured:
         ("a word that may see nothing: largest output", nothing.abs().max().item()),
         ("cells that differ, mask of 0 = useful read as such", int((drawn ^ triangle).sum())),
     ]
-    names, (padded, dirtied, _, later, earlier, *last) = [f"word {i}" for i in range(6)], [n for _, n in rows]
+    padded, dirtied, _, later, earlier, *last = (number for _, number in rows)
+    names = [f"word {i}" for i in range(6)]
     return true(
         columns=("measured", "number"),
         rows=rows,

@@ -24,9 +24,6 @@ LAYERS, WIDTH, SIDE, REACH = 12, 16, 15, 1.0  # of the network whose loss is dra
 STEPS = 150  # of its training
 
 
-# -- masks: what a query may see --------------------------------------------------------------------------------------
-
-
 def unilm() -> dict[str, Tensor]:
     """Dong et al. 2019, Figure 1: one network under four masks of 6 tokens; of the last, the first 3 are given."""
     triangle = causal(Places.span(0, 6, CPU))
@@ -87,9 +84,6 @@ def xlnet(given: Given) -> Picture:
     return Picture([figure], {"order": ORDER, "names": list(shown), "masks": [m.int() for m in shown.values()]})
 
 
-# -- sinusoidal positions: their table, its inner products, the rotation between two places ---------------------------
-
-
 def sinusoids(length: int, width: int, layout: str = "interleaved") -> Tensor:
     """(T, D) in float64, as the model's own part computes them."""
     return Sinusoidal(SimpleNamespace(d_model=width, max_length=length), layout=layout).rows(length)
@@ -143,9 +137,6 @@ def rotations(given: Given) -> Picture:
     table(figure.subplots(), turn, names, names, title=f"T({SHIFT}), d = 16: PE(p + {SHIFT}) = T({SHIFT}) PE(p)",
           colours="RdBu")  # fmt: skip
     return Picture([figure], {"k": SHIFT, "T": turn})
-
-
-# -- attention, norms and residuals, number by number -----------------------------------------------------------------
 
 
 def qkv_steps(given: Given) -> Picture:
