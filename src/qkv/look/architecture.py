@@ -87,8 +87,8 @@ def parts(model: nn.Module, where: Where, names: tuple[str, ...]) -> list[Box]:
 
 def architecture(given: Given) -> Picture:
     """Vaswani et al. 2017, Figure 1, with the sizes of the model at hand; without one, of the paper's base model."""
-    parts = boxes(given.translator.model if given.translator else of_the_paper("base"))
-    columns = [[box for box in parts if box.stack == "encoder"], [box for box in parts if box.stack != "encoder"]]
+    shown = boxes(given.translator.model if given.translator else of_the_paper("base"))
+    columns = [[box for box in shown if box.stack == "encoder"], [box for box in shown if box.stack != "encoder"]]
     tallest = max(map(len, columns))
     figure, axes = sheet(10, 0.62 * tallest + 1)
     heights = [(i + 0.5) / (tallest + 0.5) for i in range(tallest)]
@@ -98,7 +98,7 @@ def architecture(given: Given) -> Picture:
     for y, box in zip(heights, columns[1], strict=False):
         if "from the encoder" in box.about:
             axes.annotate("", (0.53, y), (0.32, heights[len(columns[0]) - 1]), arrowprops=arrow)
-    return Picture([figure], {"boxes": [asdict(box) for box in parts]})
+    return Picture([figure], {"boxes": [asdict(box) for box in shown]})
 
 
 def pillar(axes: Axes, x: float, column: list[tuple[float, Box]]) -> None:
