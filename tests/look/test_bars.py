@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from qkv.errors import InputError
-from qkv.look.bars import MEAN, compose, draw_points, draw_trade
+from qkv.look.charts import MEAN, compose, draw_points, draw_trade
 
 image = pytest.importorskip("matplotlib.image", reason="pictures need matplotlib; pip install 'qkv[look]'")
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from qkv.errors import InputError
-from qkv.look.curves import draw_curves, points, read_events
+from qkv.look.charts import draw_curves, points, read_events
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib; pip install 'qkv[look]'")
 

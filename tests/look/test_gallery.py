@@ -20,8 +20,7 @@ from qkv.errors import InputError
 from qkv.look import record_attention
 from qkv.look.architecture import boxes
 from qkv.look.gallery import ANIMATIONS, Given
-from qkv.look.gallery.masks import unilm
-from qkv.look.gallery.positions import rotation
+from qkv.look.gallery.parts import rotation, unilm
 from qkv.look.picture import plain
 from qkv.models import (
     Convolutional,

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from qkv.why import Measured, families, recurrence
-from qkv.why.cost import count
-from qkv.why.instruments import apart, influence
+from qkv.why import Measured, recurrence
+from qkv.why.claim import apart, influence
+from qkv.why.length import count
+from qkv.why.masks import visible
 
 Measure = Callable[[str], Measured]
 
@@ -129,9 +130,9 @@ def test_the_longest_chain_of_operations_is_counted() -> None:
 def test_masks_of_the_families() -> None:
     """UniLM's source-then-target mask for three words of source and three of target, written out."""
     expected = ["111000", "111000", "111000", "111100", "111110", "111111"]
-    mask = families.visible("UniLM")["source, then target"]
+    mask = visible("UniLM")["source, then target"]
     assert ["".join(str(int(cell)) for cell in row) for row in mask] == expected
-    one: Any = families.visible("XLNet")["one order"]
+    one: Any = visible("XLNet")["one order"]
     assert sorted(one.sum(dim=1).tolist()) == [1, 2, 3, 4, 5, 6]
 
 

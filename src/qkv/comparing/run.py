@@ -14,7 +14,7 @@ from qkv.decoding import Search
 from qkv.errors import InputError
 from qkv.evaluation import FIGURES
 from qkv.files import alone, write_json, write_text
-from qkv.look.bars import draw_points, draw_trade
+from qkv.look.charts import draw_points, draw_trade
 from qkv.training.display import Display
 from qkv.training.run import check_out
 from qkv.training.settings import task_of

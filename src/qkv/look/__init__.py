@@ -1,8 +1,7 @@
 """What attention did: recording it, and pictures of it."""
 
-from qkv.look.curves import draw_curves
+from qkv.look.charts import draw_curves
 from qkv.look.heatmap import draw
-from qkv.look.record import record_attention
-from qkv.look.sentence import Look, look_at
+from qkv.look.sentence import Look, look_at, record_attention
 
 __all__ = ["Look", "draw", "draw_curves", "look_at", "record_attention"]

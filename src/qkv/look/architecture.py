@@ -1,16 +1,21 @@
-"""A model as boxes, from bottom to top: what each part is, with the sizes of the model at hand."""
+"""A model as boxes, from bottom to top: what each part is, with the sizes of the model at hand; and their picture."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import groupby, pairwise
 from typing import Literal
 
+import torch
 from torch import nn
 
 from qkv.attention import MultiHead
 from qkv.layers import Block, Stack
-from qkv.models import Model, Transformer, count_parameters
+from qkv.look.picture import PLAIN, Axes, Given, Picture, boxed, sheet, write
+from qkv.models import PRESETS, Model, Transformer, TransformerConfig, count_parameters
 
 Where = Literal["encoder", "decoder", "output"]
+SHADES = {"attention": "#fde0c2", "Norm": "#f5f3b3", "Feed": "#c6e6f5", "embedding": "#fbe0e0", "Linear": "#dcdff5",
+          "Softmax": "#d3ecd3"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -24,41 +29,46 @@ class Box:
     times: int = 1  # how many stand on one another; the boxes of a stack with the same number above 1 repeat together
 
 
+def of_the_paper(name: str) -> Transformer:
+    """Vaswani et al. 2017, Table 3, "base" or "big": its sizes, without weights."""
+    with torch.device("meta"):
+        return Transformer(TransformerConfig(**PRESETS[name]))
+
+
 def boxes(model: Model) -> list[Box]:
     """Those of Vaswani et al. 2017, Figure 1 for a Transformer; the parts by their names for any other model."""
     if not isinstance(model, Transformer):
         return [*parts(model, "encoder", ("source", "encoder", "memory", "bridges")),
                 *parts(model, "decoder", ("target", "decoder")), *parts(model, "output", ("vocabulary",))]  # fmt: skip
     c = model.config
-    shared = {"all": "one table for source, target and output", "decoder": "one table for target and output"}
+    shared = {"all": "; one table for source, target and output", "decoder": "; one table for target and output"}
     table = f"{c.vocab_size:,} x {c.d_model}"
-    tied = f"; {shared[c.tied]}" if c.tied in shared else ""
+    out = f"{c.d_model} -> {c.vocab_size:,}{shared.get(c.tied, '')}"
     return [
         Box("encoder", "Input embedding", table, count_parameters(model.source)),
         *stack_boxes("encoder", model.encoder, c.position, c.norm),
         Box("decoder", "Output embedding", f"{table}, shifted right", count_parameters(model.target)),
         *stack_boxes("decoder", model.decoder, c.position, c.norm),
-        Box("output", "Linear", f"{c.d_model} -> {c.vocab_size:,}{tied}", count_parameters(model.vocabulary)),
+        Box("output", "Linear", out, count_parameters(model.vocabulary)),
         Box("output", "Softmax", "probabilities of the next token", 0),
     ]
 
 
 def stack_boxes(where: Where, stack: Stack, position: str, norm: str) -> Iterator[Box]:
     block: Block = stack.blocks[0]  # type: ignore[assignment]
-    n = len(stack.blocks)
     yield Box(where, "Positions", position, count_parameters(stack.positions))
     own = "Masked multi-head attention" if where == "decoder" else "Multi-head attention"
-    around = f"{norm}-norm"
-    yield Box(where, own, heads(block.attention), count_parameters(block.attention), n)
-    yield Box(where, "Add & Norm", around, count_parameters(block.attention_residual), n)
+    inner = block.feed_forward.expand
+    network = f"{inner.in_features} -> {inner.out_features} -> {inner.in_features}"
+    rows: list[tuple[str, str, nn.Module, nn.Module]] = []
+    rows.append((own, heads(block.attention), block.attention, block.attention_residual))
     if block.has_memory:
         about = f"{heads(block.memory_attention)}; keys and values from the encoder"
-        yield Box(where, "Multi-head attention", about, count_parameters(block.memory_attention), n)
-        yield Box(where, "Add & Norm", around, count_parameters(block.memory_residual), n)
-    inner = block.feed_forward.expand
-    about = f"{inner.in_features} -> {inner.out_features} -> {inner.in_features}"
-    yield Box(where, "Feed-forward", about, count_parameters(block.feed_forward), n)
-    yield Box(where, "Add & Norm", around, count_parameters(block.feed_forward_residual), n)
+        rows.append(("Multi-head attention", about, block.memory_attention, block.memory_residual))
+    rows.append(("Feed-forward", network, block.feed_forward, block.feed_forward_residual))
+    for label, about, part, residual in rows:
+        yield Box(where, label, about, count_parameters(part), len(stack.blocks))
+        yield Box(where, "Add & Norm", f"{norm}-norm", count_parameters(residual), len(stack.blocks))
 
 
 def heads(attention: MultiHead) -> str:
@@ -73,3 +83,34 @@ def parts(model: nn.Module, where: Where, names: tuple[str, ...]) -> list[Box]:
         for name, part in found
         if isinstance(part, nn.Module) and count_parameters(part)
     ]
+
+
+def architecture(given: Given) -> Picture:
+    """Vaswani et al. 2017, Figure 1, with the sizes of the model at hand; without one, of the paper's base model."""
+    shown = boxes(given.translator.model if given.translator else of_the_paper("base"))
+    columns = [[box for box in shown if box.stack == "encoder"], [box for box in shown if box.stack != "encoder"]]
+    tallest = max(map(len, columns))
+    figure, axes = sheet(10, 0.62 * tallest + 1)
+    heights = [(i + 0.5) / (tallest + 0.5) for i in range(tallest)]
+    for x, column in zip((0.25, 0.75), columns, strict=True):
+        pillar(axes, x, list(zip(heights, column, strict=False)))
+    arrow = {"arrowstyle": "->", "color": "#1f6feb", "connectionstyle": "arc3,rad=-0.1"}
+    for y, box in zip(heights, columns[1], strict=False):
+        if "from the encoder" in box.about:
+            axes.annotate("", (0.53, y), (0.32, heights[len(columns[0]) - 1]), arrowprops=arrow)
+    return Picture([figure], {"boxes": [asdict(box) for box in shown]})
+
+
+def pillar(axes: Axes, x: float, column: list[tuple[float, Box]]) -> None:
+    """Boxes on one another, each with its height, and N x beside those that repeat."""
+    for (low, _), (high, _) in pairwise(column):
+        axes.annotate("", (x, high), (x, low), arrowprops={"arrowstyle": "->", "color": "#9aa0a6"}, zorder=0)
+    for y, box in column:
+        shade = next((colour for part, colour in SHADES.items() if part in box.label), PLAIN)
+        boxed(axes, x, y, f"{box.label}   {box.about}", shade, fontsize=8)
+    for times, group in groupby(column, key=lambda one: one[1].times):
+        heights = [y for y, _ in group]
+        if times > 1:
+            edge = x - 0.23
+            axes.plot([edge, edge], [heights[0], heights[-1]], color="#9aa0a6", lw=1.5)
+            write(axes, edge - 0.012, (heights[0] + heights[-1]) / 2, f"{times}×", ha="right", fontsize=11)

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from qkv.attention import ATTENTIONS, SCORES, Soft
 from qkv.attention.scores import ScaledDot
@@ -20,7 +20,7 @@ from qkv.models import Transformer
 from qkv.text.normalise import normalise
 
 Which = Literal["encoder", "decoder"]
-Insides = dict[str, Any]  # what went into and out of the parts of a block, by name; of several calls, the last
+Insides = dict[nn.Module, tuple[Any, Any]]  # what went into and out of each part of a model
 
 
 @torch.no_grad()
@@ -42,96 +42,70 @@ def explain(
         raise InputError('there is no text to explain; for example: qkv explain "I am good"')
     src, tgt = ids_of(translator, text)
     block: Block = chosen.blocks[layer - 1]  # type: ignore[assignment]
-    with watching(model, chosen, block) as seen:
+    is_encoder = stack == "encoder"
+    with watching(model, first=is_encoder) as seen:  # a shared table is read for the source first, then for the target
         run(translator, src, tgt)
     pieces = translator.tokenizer.pieces
-    words = [*pieces(src), "</s>"] if stack == "encoder" else ["<s>", *pieces(tgt)]
-    return [*read(seen, words), *attended(seen, block, words, head - 1), *finished(seen, block, words)]
+    words = [*pieces(src), "</s>"] if is_encoder else ["<s>", *pieces(tgt)]
+    embedded = seen[model.source if is_encoder else model.target][1][0]  # (T, D)
+    placed, x = seen[chosen.dropout][1][0], seen[block][0][0][0]
+    return [
+        table("embeddings", "E[token] * sqrt(d_model)", words, embedded, "One row of the table for each token."),
+        table("positions", "E + P", words, placed, "The same, with what the position encoding adds to it."),
+        table("input of the block", "x", words, x, "What this block reads: the above, or what the block below wrote."),
+        *attended(seen, block, words, head - 1),
+        *finished(seen, block, words),
+    ]
 
 
 @contextmanager
-def watching(model: Transformer, stack: Stack, block: Block) -> Iterator[Insides]:
-    """Hooks on the parts of one block; they are gone afterwards."""
+def watching(model: nn.Module, *, first: bool) -> Iterator[Insides]:
+    """Within, what goes into and out of each part is kept: of several calls the first, or the last."""
     seen: Insides = {}
-    attention = block.attention
-    parts: dict[str, nn.Module] = {
-        "embedding": model.source if stack is model.encoder else model.target,
-        "embedded": stack.dropout,
-        "block": block,
-        "attend": attention.attend,
-        "output": attention.output,
-        "attention_norm": block.attention_residual.norm,
-        "feed_forward_residual": block.feed_forward_residual,
-        "feed_forward_norm": block.feed_forward_residual.norm,
-        "expand": block.feed_forward.expand,
-        "contract": block.feed_forward.contract,
-    }
 
-    def keep(name: str) -> Any:
-        def hook(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-            if name != "embedding" or stack is not model.encoder:
-                seen[name] = inputs, output
-            else:  # a shared table is read for the source first, then for the target
-                seen.setdefault(name, (inputs, output))
+    def keep(part: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if not first or part not in seen:
+            seen[part] = inputs, output
 
-        return hook
-
-    handles = [part.register_forward_hook(keep(name)) for name, part in parts.items()]
-    try:
+    with ExitStack() as hooks:
+        for part in model.modules():
+            hooks.enter_context(part.register_forward_hook(keep))
         yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
-def read(seen: Insides, words: list[str]) -> list[Step]:
-    """From tokens to what the block reads."""
-    embedded, with_place, x = seen["embedding"][1][0], seen["embedded"][1][0], seen["block"][0][0][0]  # (T, D)
-    return [
-        table("embeddings", "E[token] * sqrt(d_model)", words, embedded, "One row of the table for each token."),
-        table("positions", "E + P", words, with_place, "The same, with what the position encoding adds to it."),
-        table("input of the block", "x", words, x, "What this block reads: the above, or what the block below wrote."),
-    ]
-
-
-def attended(seen: Insides, block: Block, words: list[str], head: int) -> list[Step]:
+def attended(seen: Insides, block: Block, words: list[str], head: int) -> Iterator[Step]:
     """Queries, keys, values, scores and weights of one head; then all heads together."""
-    (q, k, v, at, mask, position), _ = seen["attend"]  # (1, H, T, K) each
+    (q, k, v, at, mask, position), _ = seen[block.attention.attend]  # (1, H, T, K) each
     attend = block.attention.attend
-    own = attend.score(q, k, at)
-    bias, visible = position.score(q, k, at), attend.visible(at, mask)
-    scores = own if bias is None else own + bias
+    scores, bias, visible = attend.score(q, k, at), position.score(q, k, at), attend.visible(at, mask)
     width, h = q.size(-1), f"head {head + 1}"
-    steps = [
-        table("queries", f"q = x W^Q, {h}", words, q[0, head], "What each token asks for."),
-        table("keys", f"k = x W^K, {h}", words, k[0, head], "What each token answers to."),
-        table("values", f"v = x W^V, {h}", words, v[0, head], "What each token gives."),
-    ]
+    yield table("queries", f"q = x W^Q, {h}", words, q[0, head], "What each token asks for.")
+    yield table("keys", f"k = x W^K, {h}", words, k[0, head], "What each token answers to.")
+    yield table("values", f"v = x W^V, {h}", words, v[0, head], "What each token gives.")
     dots = (q @ k.transpose(-1, -2))[0, head]
-    steps.append(table("products", "q k^T", words, dots, "How well each key (column) answers each query (row).", words))
+    yield table("products", "q k^T", words, dots, "How well each key (column) answers each query (row).", words)
     about = f"What softmax reads: the model's score ({type(attend.score).__name__})"
     about += "." if bias is None else ", and what the position encoding adds to it."
     title, name = "scores", f"{named(attend.score, SCORES)}(q, k)"
     if type(attend.score) is ScaledDot:
         title, name = "scaled scores", f"q k^T / sqrt({width}) = q k^T / {math.sqrt(width):.4g}"
-    steps.append(table(title, name, words, scores[0, head], about, words))
+    scores = scores if bias is None else scores + bias
+    yield table(title, name, words, scores[0, head], about, words)
     if visible is not None and not bool(visible.all()):
         blocked = scores.masked_fill(~visible, -torch.inf)
         seen_by = "itself and what stands before it" if block.has_memory else "what is near it or of its sentence"
         about = f"A token sees at most {seen_by}; -inf becomes a weight of 0."
-        steps.append(table("masked scores", "-inf where the mask blocks", words, blocked[0, head], about, words))
+        yield table("masked scores", "-inf where the mask blocks", words, blocked[0, head], about, words)
     context, weights = attend.plain(q, k, v, at, mask, position)
     joined = context.transpose(1, 2).flatten(2)[0]  # (T, H * K)
     sums, one = weights[0, head].sum(dim=-1), weights.new_ones(())
     about = "Each row sums to 1." if torch.allclose(sums, one) else "The rows of this attention need not sum to 1."
     chosen = "softmax" if type(attend).choose is Soft.choose else named(attend, ATTENTIONS)
-    return [
-        *steps,
-        table("weights", f"{chosen}, {h}", words, weights[0, head], about, words),
-        table("context", f"weights v, {h}", words, context[0, head], "The values, mixed by the weights."),
-        table("heads side by side", "Concat(head_1 .. head_h)", words, joined, f"All {q.size(1)} heads in one row."),
-        table("attention's output", "Concat W^O", words, seen["output"][1][0], "Back to the width of the model."),
-    ]
+    yield table("weights", f"{chosen}, {h}", words, weights[0, head], about, words)
+    yield table("context", f"weights v, {h}", words, context[0, head], "The values, mixed by the weights.")
+    yield table("heads side by side", "Concat(head_1 .. head_h)", words, joined, f"All {q.size(1)} heads in one row.")
+    out = seen[block.attention.output][1][0]  # (T, D)
+    yield table("attention's output", "Concat W^O", words, out, "Back to the width of the model.")
 
 
 def named(part: nn.Module, parts: Mapping[str, type[nn.Module]]) -> str:
@@ -139,26 +113,24 @@ def named(part: nn.Module, parts: Mapping[str, type[nn.Module]]) -> str:
     return next((name for name, kind in parts.items() if kind is type(part)), type(part).__name__)
 
 
-def finished(seen: Insides, block: Block, words: list[str]) -> list[Step]:
+def finished(seen: Insides, block: Block, words: list[str]) -> Iterator[Step]:
     """The residuals, norms and the feed-forward network, in the order in which this block has them."""
-    x, y = seen["block"][0][0][0], seen["feed_forward_residual"][0][0][0]  # what enters the block, and the network
-    is_post = block.attention_residual.place == "post"
-    steps = [table("residual", "x + attention(x)", words, x + seen["output"][1][0], "The input is added to it.")]
+    is_post, network = block.attention_residual.place == "post", block.feed_forward
+    x, y = seen[block][0][0][0], seen[block.feed_forward_residual][0][0][0]  # what enters the block, and the network
+    added = x + seen[block.attention.output][1][0]
+    yield table("residual", "x + attention(x)", words, added, "The input is added to it.")
     if is_post:
         about = "Every token on its own: mean 0, variance 1, then the learned scale and shift."
-        steps.append(table("norm", "LayerNorm(x + attention(x))", words, seen["attention_norm"][1][0], about))
+        yield table("norm", "LayerNorm(x + attention(x))", words, seen[block.attention_residual.norm][1][0], about)
     if block.has_memory:
-        steps.append(table("after the source", "y", words, y, "What attention over the source has added to it."))
+        yield table("after the source", "y", words, y, "What attention over the source has added to it.")
     if not is_post:
         about = "Pre-norm: each sub-layer reads a normalised copy, the sum itself goes on as it is."
-        steps.append(table("norm", "LayerNorm(y)", words, seen["feed_forward_norm"][1][0], about))
-    inside = block.feed_forward.activation(seen["expand"][1][0])
-    out, result = seen["contract"][1][0], seen["block"][1][0]
-    bent = "max(0, y W_1 + b_1)" if block.feed_forward.activation is F.relu else "activation(y W_1 + b_1)"
+        yield table("norm", "LayerNorm(y)", words, seen[block.feed_forward_residual.norm][1][0], about)
+    inside = network.activation(seen[network.expand][1][0])
+    out, result = seen[network.contract][1][0], seen[block][1][0]
+    bent = "max(0, y W_1 + b_1)" if network.activation is F.relu else "activation(y W_1 + b_1)"
     last = "LayerNorm(y + FFN(y))" if is_post else "y + FFN(LayerNorm(y))"
-    return [
-        *steps,
-        table("feed-forward, inside", bent, words, inside, "Wider, and bent: what is below 0 is cut or flattened."),
-        table("feed-forward", f"{bent} W_2 + b_2", words, out, "Back to the width of the model."),
-        table("output of the block", last, words, result, "What the next block reads."),
-    ]
+    yield table("feed-forward, inside", bent, words, inside, "Wider, and bent: what is below 0 is cut or flattened.")
+    yield table("feed-forward", f"{bent} W_2 + b_2", words, out, "Back to the width of the model.")
+    yield table("output of the block", last, words, result, "What the next block reads.")

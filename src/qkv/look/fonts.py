@@ -75,12 +75,12 @@ def choose(text: Iterable[str]) -> list[str]:
     """DejaVu, then as few other installed families as cover the rest of the characters, sans-serif ones first."""
     missing = {ord(character) for character in text} - coverage(FIRST)
     families = [FIRST]
-    for family in installed() if missing else ():
+    for family in installed():
+        if not missing:
+            break
         if missing & coverage(family):
             families.append(family)
             missing -= coverage(family)
-        if not missing:
-            break
     return families
 
 
@@ -101,10 +101,7 @@ def installed() -> dict[str, str]:
                 manager.addfont(path)
     honest = [font for font in manager.ttflist if not font.name.startswith(DECEPTIVE)]
     files = {font.name: font.fname for font in sorted(honest, key=plainness)}
-    return {
-        name: files[name]
-        for name in sorted(files, key=lambda name: ("Noto Sans" not in name, "Sans" not in name, name))
-    }
+    return dict(sorted(files.items(), key=lambda one: ("Noto Sans" not in one[0], "Sans" not in one[0], one[0])))
 
 
 @cache

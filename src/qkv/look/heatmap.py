@@ -4,18 +4,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from qkv.errors import InputError
 from qkv.look.fonts import fit
-from qkv.look.picture import FAINT, INK, Picture, canvas, check_suffix, number_cells, quiet
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from qkv.look.picture import FAINT, INK, Axes, Figure, Picture, canvas, check_suffix, number_cells, quiet
 
 
 def draw(weights: Any, rows: Sequence[str], columns: Sequence[str], path: Path, *, title: str = "") -> Path:
@@ -76,10 +72,6 @@ class Layout:
 
         return min(range(1, self.heads + 1), key=misfit)
 
-    @property
-    def font_size(self) -> float:
-        return min(11.0, max(5.0, self.cell * 72 * 0.68))
-
     def frames(self) -> list[tuple[float, float, float, float]]:
         """Left, bottom, width and height of each head's map."""
         width, height = self.width * self.cell, self.height * self.cell
@@ -88,20 +80,18 @@ class Layout:
         return [(x * (width + 0.2), (deep - 1 - y) * (height + 0.4), width, height) for y, x in places]
 
 
-def compose(maps: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, *, spell: bool) -> "Figure":
+def compose(maps: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, *, spell: bool) -> Figure:
     layout = Layout(*maps.shape)
     frames = layout.frames()
-    left, top = min(frame[0] for frame in frames), max(frame[1] + frame[3] for frame in frames)
-    right = max(frame[0] + frame[2] for frame in frames)
+    right, top = max(x + width for x, _, width, _ in frames), max(y + height for _, y, _, height in frames)
     figure = canvas(right, top, layout=None)
     ceiling = float(maps.max()) or 1.0
-    for head, frame in enumerate(frames):
-        axes = figure.add_axes(inches(figure, frame))
+    for head, (x, y, width, height) in enumerate(frames):
+        axes = figure.add_axes((x / right, y / top, width / right, height / top))
         image = axes.imshow(
             maps[head].numpy(), cmap="Blues", vmin=0, vmax=ceiling, aspect="auto", interpolation="nearest"
         )
-        finish(axes, layout)
-        label(axes, rows if frame[0] == left else [], columns if head < layout.across else [], layout, spell=spell)
+        finish(axes, [] if x else rows, columns if head < layout.across else [], layout, spell=spell)
         if layout.heads > 1:
             axes.annotate(f"head {head + 1}", (0.5, 0), (0, -4), "axes fraction", "offset points", ha="center",
                           va="top", fontsize=8.5, color=FAINT)  # fmt: skip
@@ -109,7 +99,7 @@ def compose(maps: Tensor, rows: Sequence[str], columns: Sequence[str], title: st
             number_cells(axes, maps[head], 0.5 * ceiling)
     figure.axes[0].set_ylabel("queries", fontsize=8.5, color=FAINT)
     figure.axes[0].set_xlabel("keys", fontsize=8.5, color=FAINT)
-    bar = figure.add_axes(inches(figure, (right + 0.2, 0, 0.13, top)))
+    bar = figure.add_axes(((right + 0.2) / right, 0, 0.13 / right, 1))
     parts = 4 if top > 1 else 1  # a low bar has room for its ends only
     figure.colorbar(image, cax=bar, ticks=[ceiling * part / parts for part in range(parts + 1)], format="%.2g")
     bar.tick_params(labelsize=8, length=2, color=FAINT, labelcolor=INK)
@@ -119,14 +109,11 @@ def compose(maps: Tensor, rows: Sequence[str], columns: Sequence[str], title: st
     return figure
 
 
-def inches(figure: "Figure", frame: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
-    """A frame in inches as matplotlib wants it, in parts of the figure."""
-    width, height = figure.get_size_inches()
-    return frame[0] / width, frame[1] / height, frame[2] / width, frame[3] / height
+def finish(axes: Axes, rows: Sequence[str], columns: Sequence[str], layout: Layout, *, spell: bool) -> None:
+    """A thin grey frame; white lines between cells wide enough to bear them; keys along the top.
 
-
-def finish(axes: "Axes", layout: Layout) -> None:
-    """White lines between cells wide enough to bear them; a thin grey frame; keys along the top."""
+    As many labels as there is room for, a line of text and some air between two; columns upright if all fit so.
+    """
     axes.spines[:].set(color="#c8c8c8", linewidth=0.6)
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
@@ -135,11 +122,8 @@ def finish(axes: "Axes", layout: Layout) -> None:
         axes.set_xticks([x - 0.5 for x in range(1, layout.width)], minor=True)
         axes.set_yticks([y - 0.5 for y in range(1, layout.height)], minor=True)
         axes.grid(which="minor", color="white", linewidth=min(1.0, layout.cell * 2.5))
-
-
-def label(axes: "Axes", rows: Sequence[str], columns: Sequence[str], layout: Layout, *, spell: bool) -> None:
-    """As many labels as there is room for, a line of text and some air between two; columns upright if all fit so."""
-    size, cell = layout.font_size, layout.cell * 72  # both in points
+    cell = layout.cell * 72  # in points
+    size = min(11.0, max(5.0, cell * 0.68))
     every = math.ceil(size * 1.2 / cell)
     for axis, labels in ((axes.yaxis, rows), (axes.xaxis, columns)):
         shown, families = fit(labels, spell=spell)
@@ -149,7 +133,7 @@ def label(axes: "Axes", rows: Sequence[str], columns: Sequence[str], layout: Lay
                        parse_math=False, rotation=0 if upright else 90)  # fmt: skip
 
 
-def write_title(figure: "Figure", title: str, *, spell: bool) -> None:
+def write_title(figure: Figure, title: str, *, spell: bool) -> None:
     """Above the highest label, which has to be measured, over the middle of the whole."""
     (shown,), families = fit([title], spell=spell, longest=120)
     with quiet():

@@ -19,8 +19,10 @@ from qkv.files import write_with
 from qkv.look.fonts import fit, require_matplotlib
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # matplotlib is loaded when something is drawn
+    Axes = Figure = Any
 
 SUFFIXES = (".png", ".svg")
 INK, FAINT, GRID, PLAIN = "#222222", "#8a8a8a", "#e8e8e8", "#f6f8fa"
@@ -51,17 +53,19 @@ class Given:
 class Picture:
     """One figure, or the frames of an animation, and the numbers that are drawn."""
 
-    figures: list["Figure"]
+    figures: list[Figure]
     data: dict[str, Any]
+    is_animation: bool = False  # though it has one frame
 
     def save(self, path: Path) -> Path:
         """As .png or .svg, an animation as .gif, with the numbers beside it in a .json of the same name."""
-        check_ending(path, is_animation=len(self.figures) > 1)
-        if len(self.figures) > 1:
+        is_animation = self.is_animation or len(self.figures) > 1
+        check_ending(path, is_animation=is_animation)
+        if is_animation:
             save_frames(self.figures, path)
         else:
             save(self.figures[0], path)
-        numbers_beside(path, plain(self.data))
+        write_file(path.with_suffix(".json"), json.dumps(plain(self.data), ensure_ascii=False))
         return path
 
 
@@ -84,7 +88,7 @@ def quiet() -> AbstractContextManager[None]:
     return warnings.catch_warnings(action="ignore", category=UserWarning)
 
 
-def save(figure: "Figure", path: Path) -> Path:
+def save(figure: Figure, path: Path) -> Path:
     """Write a figure whole or not at all, cut to what is drawn; an SVG keeps its text as text."""
     import matplotlib
 
@@ -97,7 +101,7 @@ def save(figure: "Figure", path: Path) -> Path:
     return write_file(path, picture.getvalue())
 
 
-def save_frames(figures: Sequence["Figure"], path: Path) -> Path:
+def save_frames(figures: Sequence[Figure], path: Path) -> Path:
     """Figures of one size as a GIF."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
@@ -114,11 +118,6 @@ def save_frames(figures: Sequence["Figure"], path: Path) -> Path:
     return write_file(path, content.getvalue())
 
 
-def numbers_beside(path: Path, numbers: dict[str, Any]) -> None:
-    """What a picture shows, as a file of the same name that ends in .json."""
-    write_file(path.with_suffix(".json"), json.dumps(numbers, ensure_ascii=False))
-
-
 def write_file(path: Path, content: str | bytes) -> Path:
     # Half a surrogate pair has no UTF-8; its backslash form is the JSON escape.
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
@@ -130,25 +129,27 @@ def write_file(path: Path, content: str | bytes) -> Path:
 
 
 def plain(value: Any) -> Any:
-    """Tensors as nested lists, however deep they are."""
+    """Data for JSON: tensors as nested lists, named tuples as dicts, however deep they are."""
     if isinstance(value, Tensor):
         return value.detach().cpu().tolist()
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return plain(value._asdict())
     return [plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 # -- on the canvas ---------------------------------------------------------------------------------------------------
 
 
-def canvas(width: float, height: float, layout: Any = "constrained") -> "Figure":
+def canvas(width: float, height: float, layout: Any = "constrained") -> Figure:
     """An empty figure, in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), facecolor="white", layout=layout)
 
 
-def sheet(width: float, height: float) -> tuple["Figure", "Axes"]:
+def sheet(width: float, height: float) -> tuple[Figure, Axes]:
     """A figure to write and draw on: from (0, 0), at the lower left, to (1, 1)."""
     figure = canvas(width, height)
     axes = figure.subplots()
@@ -156,12 +157,12 @@ def sheet(width: float, height: float) -> tuple["Figure", "Axes"]:
     return figure, axes
 
 
-def blank(axes: "Axes") -> None:
+def blank(axes: Axes) -> None:
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.axis("off")
 
 
-def lined(axes: "Axes", x: str = "", y: str = "") -> None:
+def lined(axes: Axes, x: str = "", y: str = "") -> None:
     """The look of a chart: named axes, a faint grid."""
     axes.set_xlabel(x, color=INK)
     axes.set_ylabel(y, color=INK)
@@ -173,7 +174,7 @@ def lined(axes: "Axes", x: str = "", y: str = "") -> None:
 
 
 def table(
-    axes: "Axes", values: Any, rows: Sequence[str] = (), columns: Sequence[str] = (), *,
+    axes: Axes, values: Any, rows: Sequence[str] = (), columns: Sequence[str] = (), *,
     title: str = "", colours: str = "Blues", digits: int = 2, spell: bool = True,
 ) -> None:  # fmt: skip
     """A matrix as coloured cells; small ones bear their numbers. "RdBu" is for numbers of both signs."""
@@ -192,7 +193,7 @@ def table(
         number_cells(axes, numbers, 0.6 * most, digits)
 
 
-def number_cells(axes: "Axes", values: Tensor, dark: float, digits: int = 2) -> None:
+def number_cells(axes: Axes, values: Tensor, dark: float, digits: int = 2) -> None:
     """Its number in each cell, white where the cell is dark."""
     for y, row in enumerate(values.tolist()):
         for x, value in enumerate(row):
@@ -200,18 +201,18 @@ def number_cells(axes: "Axes", values: Tensor, dark: float, digits: int = 2) -> 
             axes.text(x, y, f"{value:.{digits}f}", ha="center", va="center", fontsize=8, color=colour)
 
 
-def name(axes: "Axes", title: str, *, spell: bool = True) -> None:
+def name(axes: Axes, title: str, *, spell: bool = True) -> None:
     (shown,), families = fit([title], spell=spell, longest=90)
     axes.set_title(shown, fontsize=10, color=INK, family=families, parse_math=False)
 
 
-def write(axes: "Axes", x: float, y: float, text: str, *, spell: bool = True, longest: int = 90, **how: Any) -> None:
+def write(axes: Axes, x: float, y: float, text: str, *, spell: bool = True, longest: int = 90, **how: Any) -> None:
     """A text in any script, at a point; signs of mathematics are plain letters."""
     lines, families = fit(text.split("\n"), spell=spell, longest=longest)
     how = {"ha": "center", "va": "center", "fontsize": 9, "color": INK, **how}
     axes.text(x, y, "\n".join(lines), family=families, parse_math=False, **how)
 
 
-def boxed(axes: "Axes", x: float, y: float, text: str, colour: Any = PLAIN, **how: Any) -> None:
+def boxed(axes: Axes, x: float, y: float, text: str, colour: Any = PLAIN, **how: Any) -> None:
     frame = {"boxstyle": "round,pad=0.4", "facecolor": colour, "edgecolor": "#9aa0a6", "linewidth": 0.8}
     write(axes, x, y, text, bbox=frame, **how)

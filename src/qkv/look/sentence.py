@@ -1,14 +1,39 @@
-"""One sentence, translated, with all that its attentions did."""
+"""What attention did, recorded with no flag through any forward; and one sentence, translated, with all of it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from qkv.decoding import Translator
-from qkv.look.record import record_attention
+from qkv.attention import Maps, recording
+from qkv.decoding import Generator, Plain, Translator
 from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS
+
+
+@contextmanager
+def record_attention(watched: Any) -> Iterator[Maps]:
+    """Within, every attention of a model (or of a translator's or generator's) also keeps its weights.
+
+    >>> with record_attention(model) as maps:
+    ...     model(src, tgt)
+    >>> maps["decoder.blocks.1.memory_attention"]          # (B, H, T, S)
+
+    A translator or generator meanwhile searches with the model itself, and not with a faster form without such modules.
+    """
+    model = watched if isinstance(watched, nn.Module) else watched.model
+    with recording(model) as maps:
+        if not isinstance(watched, Translator | Generator):
+            yield maps
+            return
+        engine, watched.searcher.engine = watched.engine, Plain(watched.model)
+        try:
+            yield maps
+        finally:
+            watched.searcher.engine = engine
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ def single_file(view: Mapping[str, Any], extras: Mapping[str, Any] | None = None
         raise InputError(f"the view has no {' and no '.join(map(repr, missing))}; give one that qkv.look.view made")
     if unknown := sorted(set(extras) - set(KNOWN)):
         raise InputError(f"a page has no place for {', '.join(unknown)}; give any of {', '.join(KNOWN)}")
+    code = "const modules = {};\n" + joined(FIRST, set())
     page, style = ((PAGE / name).read_text(encoding="utf-8") for name in ("index.html", "style.css"))
     for old, new in {
         '<link rel="icon" type="image/svg+xml" href="icon.svg">': (
@@ -35,7 +36,7 @@ def single_file(view: Mapping[str, Any], extras: Mapping[str, Any] | None = None
         "<title>qkv</title>": f"<title>{escape(str(view['text']))} – qkv</title>",
         '<link rel="stylesheet" href="style.css">': f"<style>\n{style}</style>",
         'id="data">null<': f'id="data">{embeddable({"view": view, **extras})}<',
-        f'<script type="module" src="{FIRST}"></script>': f'<script type="module">\n{joined()}</script>',
+        f'<script type="module" src="{FIRST}"></script>': f'<script type="module">\n{code}</script>',
     }.items():
         before, found, after = page.partition(old)
         if not found:
@@ -53,25 +54,11 @@ def embeddable(data: Any) -> str:
     return text.replace("<", "\\u003c").encode("utf-8", "replace").decode("utf-8")
 
 
-def joined() -> str:
-    """All modules as one, each in a scope of its own, those that others need first."""
-    parts: dict[str, str] = {}
-
-    def add(name: str) -> None:
-        if name in parts:
-            return
-        code = (PAGE / name).read_text(encoding="utf-8")
-        parts[name] = ""  # it is being added
-        for _, needed in IMPORT.findall(code):
-            add(needed)
-        del parts[name]
-        parts[name] = scoped(name, code)
-
-    add(FIRST)
-    return "const modules = {};\n" + "".join(parts.values())
-
-
-def scoped(name: str, code: str) -> str:
-    given = ", ".join(found[1] for found in EXPORT.findall(code))
+def joined(name: str, seen: set[str]) -> str:
+    """A module after all that it needs and that was not `seen`, each in a scope of its own."""
+    seen.add(name)
+    code = (PAGE / name).read_text(encoding="utf-8")
+    needed = "".join(joined(other, seen) for _, other in IMPORT.findall(code) if other not in seen)
+    given = ", ".join(found for _, found in EXPORT.findall(code))
     body = EXPORT.sub(r"\1 \2", IMPORT.sub(r'const \1 = modules["\2"];\n', code))
-    return f'modules["{name}"] = (() => {{\n{body}return {{ {given} }};\n}})();\n'
+    return f'{needed}modules["{name}"] = (() => {{\n{body}return {{ {given} }};\n}})();\n'

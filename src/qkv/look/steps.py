@@ -33,8 +33,7 @@ class Step:
     def to_tree(self) -> dict[str, Any]:
         """Plain data for JSON, which has no infinity: a blocked cell is null."""
         cells = [[value if math.isfinite(value) else None for value in row] for row in self.values.tolist()]
-        return {"title": self.title, "equation": self.equation, "rows": self.rows, "columns": self.columns,
-                "values": cells, "about": self.about}  # fmt: skip
+        return vars(self) | {"values": cells}
 
 
 def table(

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from qkv.config import to_tree
 from qkv.decoding import Translator
-from qkv.decoding.trace import Trace, check_fits, trace
+from qkv.decoding.trace import check_fits, trace
 from qkv.errors import InputError
 from qkv.look.architecture import boxes
-from qkv.look.curves import points, read_events
+from qkv.look.charts import points, read_events
 from qkv.look.explain import Which, explain, named
+from qkv.look.picture import plain
 from qkv.look.sentence import Look, look_at_ids
 from qkv.models import MODELS, count_parameters
 from qkv.positions import Places
@@ -26,6 +26,7 @@ MOST_OF_LAYER = 2**22  # weights of one layer that was asked for by itself: 16 h
 PLACES = 64  # shown of a position encoding
 POINTS = 1000  # of a training curve
 MEAN = "the mean over {heads} heads: each of them would be too many numbers for so long a sentence"
+TRACED = ("source_tokens", "target_tokens", "token_scores", "source_words", "target_words", "alignment", "steps")
 View = dict[str, Any]
 
 
@@ -36,9 +37,6 @@ class Attention:
     kind: Literal["encoder", "decoder", "memory"] | None = None
     layer: int | None = None  # counted from 0, as in the answer
     head: int | None = None  # counted from 0
-
-    def has(self, kind: str, layer: int) -> bool:
-        return self.kind in (None, kind) and self.layer in (None, layer)
 
 
 EVERY = Attention()
@@ -51,11 +49,16 @@ def view(translator: Translator, text: str, wanted: Attention = EVERY, **how: An
     by the token that was read.
     """
     traced = trace(translator, text, **how)
+    translated = traced.translated
     look = look_at_ids(translator, traced.source_ids, traced.target_ids)
     return {
         "model": model_view(translator),
-        **traced_view(traced),
-        "remarks": traced.translated.remarks(),
+        "text": traced.text,
+        "translation": translated.text,
+        "score": translated.score,
+        "alternatives": plain(translated.alternatives),
+        **{name: plain(getattr(traced, name)) for name in TRACED},
+        "remarks": translated.remarks(),
         "attention": attention_view(look, wanted),
     }
 
@@ -72,25 +75,6 @@ def model_view(translator: Translator) -> View:
     }
 
 
-def traced_view(traced: Trace) -> View:
-    return {
-        "text": traced.text,
-        "translation": traced.translated.text,
-        "score": traced.translated.score,
-        "alternatives": [one._asdict() for one in traced.translated.alternatives],
-        "source_tokens": traced.source_tokens,
-        "target_tokens": traced.target_tokens,
-        "token_scores": traced.token_scores,
-        "source_words": [word._asdict() for word in traced.source_words],
-        "target_words": [word._asdict() for word in traced.target_words],
-        "alignment": [list(link) for link in traced.alignment],
-        "steps": [
-            {"live": [one._asdict() for one in step.live], "finished": [one._asdict() for one in step.finished]}
-            for step in traced.steps
-        ],
-    }
-
-
 def attention_view(look: Look, wanted: Attention = EVERY) -> list[View]:
     """The attentions that are wanted, each with its labels; their mean over heads where the heads are too many numbers.
 
@@ -101,42 +85,31 @@ def attention_view(look: Look, wanted: Attention = EVERY) -> list[View]:
         "decoder": (look.target, ["<s>", *look.target[:-1]]),
         "memory": (look.target, look.source),
     }
-    chosen = {name: weights for name, weights in look.maps.items() if wanted.has(kind_of(name), layer_of(name))}
-    if wanted.head is not None:
-        chosen = {
-            name: weights[[wanted.head] if 0 <= wanted.head < len(weights) else []] for name, weights in chosen.items()
-        }
+    chosen = []
+    for name, weights in look.maps.items():
+        kind = "memory" if "memory_attention" in name else name.split(".")[0]
+        layer = int(number[0]) if (number := re.search(r"\d+", name)) else 0
+        if wanted.kind in (None, kind) and wanted.layer in (None, layer):
+            heads = [head for head in range(len(weights)) if wanted.head in (None, head)]
+            chosen.append((kind, layer, name, weights[heads]))
     most = MOST if wanted.layer is None else MOST_OF_LAYER
     maps = []
-    for name, weights in chosen.items():
-        rows, columns = labels[kind_of(name)]
-        is_mean = sum(other.numel() for named, other in chosen.items() if kind_of(named) == kind_of(name)) > most
+    for kind, layer, name, weights in chosen:
+        rows, columns = labels[kind]
+        is_mean = sum(other.numel() for same, _, _, other in chosen if same == kind) > most
         shown = weights.mean(dim=0, keepdim=True) if is_mean else weights
         maps.append({
-            "kind": kind_of(name), "layer": layer_of(name), "name": name, "rows": rows, "columns": columns,
-            "heads": len(shown), "all_heads": len(look.maps[name]), "weights": rounded(shown),
+            "kind": kind, "layer": layer, "name": name, "rows": rows, "columns": columns,
+            "heads": len(shown), "all_heads": len(look.maps[name]), "weights": rounded(shown.tolist()),
             "remark": MEAN.format(heads=len(weights)) if is_mean else "",
         })  # fmt: skip
     return maps
 
 
-def layer_of(name: str) -> int:
-    layer = re.search(r"\d+", name)
-    return int(layer[0]) if layer else 0
-
-
-def kind_of(name: str) -> str:
-    return "memory" if "memory_attention" in name else name.split(".")[0]
-
-
-def rounded(numbers: Tensor) -> Any:
-    """Nested lists, with 0 for what rounds to it: long sentences are mostly that."""
-    return _short(numbers.double().tolist())
-
-
-def _short(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """Numbers in nested lists with few digits, and 0 for what rounds to it: long sentences are mostly that."""
     if isinstance(value, list):
-        return [_short(one) for one in value]
+        return [rounded(one) for one in value]
     return value if value is None else round(value, DIGITS) or 0
 
 
@@ -150,12 +123,11 @@ def positions_view(translator: Translator) -> View:
     position = getattr(model.encoder, "position", None)
     length = min(PLACES, model.config.max_length)
     device = next(model.parameters()).device
-    table = torch.zeros(1, length, model.config.d_model, device=device)
+    table = torch.zeros(length, model.config.d_model, device=device)
     if position is not None:
-        table = position.embed(table, Places.span(0, length, device))
-    if not bool(table.any()):
-        return {"positions": {"table": [], "gram": []}}
-    return {"positions": {"table": rounded(table[0]), "gram": rounded(table[0] @ table[0].T)}}
+        table = position.embed(table[None], Places.span(0, length, device))[0]
+    table = table[: length if table.any() else 0]
+    return {"positions": {"table": rounded(table.tolist()), "gram": rounded((table @ table.T).tolist())}}
 
 
 def architecture_view(translator: Translator) -> View:
@@ -179,4 +151,4 @@ def explain_view(translator: Translator, text: str, stack: Which = "encoder", la
         raise InputError(f"there is no stack {stack!r} in a transformer; give encoder or decoder")
     check_fits(translator, normalise(text))  # the numbers of a long text would be many megabytes
     trees = [step.to_tree() for step in explain(translator, text, stack=stack, layer=layer, head=head)]
-    return {"steps": [tree | {"values": _short(tree["values"])} for tree in trees]}
+    return {"steps": [tree | {"values": rounded(tree["values"])} for tree in trees]}

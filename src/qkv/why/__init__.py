@@ -1,7 +1,7 @@
 """Why it is built so: the claims of the lecture notes, N1 to N41, each measured with qkv's own parts."""
 
 from qkv.errors import InputError, nearest
-from qkv.why import anatomy, cost, depth, example, families, heads, kinds, length, masks, positions, recurrence, scale
+from qkv.why import anatomy, depth, formula, kinds, length, masks, positions, recurrence
 from qkv.why.claim import Claim, Measured
 
 CLAIMS = (
@@ -19,7 +19,7 @@ CLAIMS = (
     Claim("N8", "layers", "The whole network is 6 encoder and 6 decoder layers.", anatomy.layers),
     Claim("N9", "token", "When text is written, a word needs the hidden state of the word before.", anatomy.next_word),
     Claim("N10", "shapes", "A word is 1 x 512, W is 512 x 64, and q, k, v are 1 x 64.", anatomy.sizes_of_base),
-    Claim("N11", "scale", "softmax(Q K^T / sqrt(d)) V: dividing by sqrt(d) normalises.", scale.why_scale),
+    Claim("N11", "scale", "softmax(Q K^T / sqrt(d)) V: dividing by sqrt(d) normalises.", formula.why_scale),
     Claim("N12", "feed-forward", "The feed-forward network expands, filters by ReLU and projects back; ReLU is the "
           "main non-linearity.", anatomy.feed_forward),
     Claim("N13", "positions", "Without positions a Transformer is a bag of words: attention is permutation invariant.",
@@ -48,16 +48,16 @@ CLAIMS = (
     Claim("N27", "parallel", "In attention the steps that cannot run side by side do not grow with n, and the farthest "
           "interaction is O(1).", recurrence.path_length),
     Claim("N28", "cost", "Self-attention costs O(T^2 d), an RNN is linear in T; 10,000 words are too many.",
-          cost.quadratic),
+          length.quadratic),
     Claim("N29", "example", '"I am good": the dot product measures similarity, and Z = softmax(X X^T) X.',
-          example.similarity),
+          formula.similarity),
     Claim("N30", "digits", "The weights of the example are 0.97 0.02 0.01, 0.27 0.73 0.00, 0.90 0.05 0.05.",
-          example.rounding),
-    Claim("N31", "softmax", "The derivative of the softmax is s(1 - s).", scale.softmax_slope),
-    Claim("N32", "heads", "A weighted sum blurs when several words matter, therefore heads.", heads.two_targets),
+          formula.rounding),
+    Claim("N31", "softmax", "The derivative of the softmax is s(1 - s).", formula.softmax_slope),
+    Claim("N32", "heads", "A weighted sum blurs when several words matter, therefore heads.", kinds.two_targets),
     Claim("N33", "widths", "d_k is the width of a key; W may have any width if its rows match X.", anatomy.widths),
     Claim("N34", "stacking", "100 words and 3 projections are 300 products; stacked into a matrix, the loop is gone "
-          "and the complexity is not.", cost.stacking),
+          "and the complexity is not.", length.stacking),
     Claim("N35", "exchange", "X to Z exchanges information between words, Z to R (feed-forward) does not.",
           anatomy.exchange),
     Claim("N36", "directions", "A Transformer has no notion of time, so there is no bidirectional variant.",
@@ -71,7 +71,7 @@ CLAIMS = (
     Claim("N40", "masks", "A mask lets pass or sets to -inf; one is for padding, one for the future; in the picture "
           "0 means useful.", masks.masks),
     Claim("N41", "families", "Models go one way (ELMo, GPT), both ways as auto-encoders (BERT, MASS, UniLM, MT-DNN "
-          "...), or both ways autoregressively (XLNet).", families.families),
+          "...), or both ways autoregressively (XLNet).", masks.families),
 )  # fmt: skip
 
 

@@ -1,19 +1,40 @@
-"""Masks: what may be seen, what padding does, and why an encoder needs no second direction."""
+"""Masks: what may be seen, what padding does, why an encoder needs no second direction; what families of models see."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from qkv.attention import causal, from_blocked, padding
+from qkv.attention import causal, from_blocked, padding, permuted, prefix
 from qkv.look import draw
 from qkv.text.tokenizer import PAD
-from qkv.why.claim import Measured
-from qkv.why.instruments import apart, influence, look, multi_head, places, stack
+from qkv.why.claim import Measured, amended, apart, influence, look, multi_head, noise, places, stack, true
+
+WORDS = 6
+LEFT, BOTH, ANY = "one direction", "both directions, auto-encoding", "both directions, autoregressive"
+FAMILIES = {
+    "ELMo": (LEFT, "two LSTMs, one for each direction, joined only above"),
+    "ULMFiT": (LEFT, "LSTM language model, unfrozen layer by layer"),
+    "SiATL": (LEFT, "LSTM language model whose loss stays on in fine-tuning"),
+    "GPT": (LEFT, "Transformer decoder"),
+    "GPT-2": (LEFT, "Transformer decoder, pre-norm, larger"),
+    "BERT": (BOTH, "masked words and next sentence"),
+    "MASS": (BOTH, "an encoder-decoder: the encoder sees the rest, the decoder writes the masked half, left to right"),
+    "UniLM": (BOTH, "one network under three masks: left, both, and source-then-target"),
+    "ERNIE (Baidu)": (BOTH, "masks whole phrases and entities"),
+    "ERNIE (Tsinghua)": (BOTH, "adds vectors of a knowledge graph's entities"),
+    "MT-DNN": (BOTH, "BERT, then supervised tasks together: no pre-training of its own"),
+    "ERNIE 2.0": (BOTH, "many tasks, one joining after another"),
+    "SpanBERT": (BOTH, "masks spans, predicted from their borders"),
+    "RoBERTa": (BOTH, "BERT with masks drawn anew, more text, no next sentence"),
+    "XLNet": (ANY, "predicts in a random order: both sides, and still one word after another"),
+}
 
 
 def masks() -> Measured:
     """Two sentences of 6 and 4 words in one batch; and a decoder's triangle."""
     ids = torch.tensor([[5, 6, 7, 8, 9, 4], [5, 6, 7, 8, PAD, PAD]])
-    x = torch.randn(2, 6, 16, dtype=torch.float64)
+    x = noise(2, 6, 16)
     dirty = x.clone()
     dirty[1, 4:] = 100.0
     encoder, at = stack(), places(6)
@@ -36,27 +57,25 @@ def masks() -> Measured:
         ("a word that may see nothing: largest output", nothing.abs().max().item()),
         ("cells that differ, mask of 0 = useful read as such", int((drawn ^ triangle).sum())),
     ]
+    padded, dirtied, _, later, earlier, *last = (number for _, number in rows)
     names = [f"word {i}" for i in range(6)]
-    return Measured(
+    return true(
         columns=("measured", "number"),
-        rows=list(rows),
-        verdict="true",
+        rows=rows,
         why="A blocked score becomes -inf, its weight exactly 0: padding and the future change nothing. The two "
         "masks are joined by and. In qkv True means may look; masks and pictures of the other kind (0 = useful) go "
         "through `from_blocked`.",
-        holds=max(rows[0][1], rows[1][1]) < 1e-12 and leak > 1e-2 and rows[3][1] == 0 and rows[4][1] > 0
-        and rows[5][1] == 1 and rows[6][1] == 0 and rows[7][1] == 0,
+        holds=max(padded, dirtied) < 1e-12 and leak > 1e-2 and later == 0 and earlier > 0 and last == [1, 0, 0],
         picture=lambda path: draw(triangle.double(), names, names, path, title="dark passes, white is blocked"),
-    )  # fmt: skip
+    )
 
 
 def directions() -> Measured:
     """How much of the text before and after it a word feels; and what reading backwards changes."""
-    n = 8
-    x = torch.randn(1, n, 16, dtype=torch.float64)
-    encoder, at = stack(), places(n)
+    x = noise(1, 8, 16)
+    encoder, at = stack(), places(8)
     lstm = nn.LSTM(16, 16, batch_first=True).double()
-    parts = {
+    parts: dict[str, Callable[[Tensor], Tensor]] = {
         "encoder": lambda y: encoder(y, at, None),
         "decoder (causal)": lambda y: encoder(y, at, causal(at)),
         "LSTM": lambda y: lstm(y)[0],
@@ -65,20 +84,46 @@ def directions() -> Measured:
     for name, f in parts.items():
         feels = influence(f, x) > 0
         before, after = feels.tril(diagonal=-1).sum().item(), feels.triu(diagonal=1).sum().item()
-        rows.append((name, before / 28, after / 28, backwards(f, x)))  # 28 = 8 * 7 / 2 pairs
-    found = {row[0]: row[1:] for row in rows}
-    return Measured(
+        backwards = apart(f(x.flip(1)).flip(1), f(x))
+        rows.append((name, before / 28, after / 28, backwards))  # 28 = 8 * 7 / 2 pairs
+    return amended(
         columns=("model without positions", "earlier words felt", "later words felt", "difference, read backwards"),
-        rows=list(rows),
-        verdict="true with a correction",
+        rows=rows,
         why="An encoder sees both sides at once and has no first word: read backwards it gives the same vectors. A "
         "causal decoder is one-directional, as an LSTM is; of it the sentence is not true.",
-        holds=found["encoder"][:2] == (1, 1) and found["encoder"][2] < 1e-12
-        and all(found[name][:2] == (1, 0) and found[name][2] > 1e-3 for name in ("decoder (causal)", "LSTM")),
+        holds=[row[1:3] for row in rows] == [(1, 1), (1, 0), (1, 0)]
+        and rows[0][3] < 1e-12 and min(rows[1][3], rows[2][3]) > 1e-3,
     )  # fmt: skip
 
 
-def backwards(f: object, x: Tensor) -> float:
-    """The difference between reading x forwards and reading it backwards, place by place."""
-    with torch.no_grad():
-        return apart(f(x.flip(1)).flip(1), f(x))  # type: ignore[operator]
+def visible(name: str) -> dict[str, Tensor]:
+    """Which word (row) may see which (column) in training, for each kind of pass that the model makes."""
+    left, both = causal(places(WORDS)), torch.ones(WORDS, WORDS, dtype=torch.bool)
+    given = torch.arange(WORDS) < WORDS // 2  # the second half is the target
+    special = {
+        "ELMo": {"forward": left, "backward": left.T},
+        "MASS": {"encoder": both, "decoder": left},
+        "UniLM": {"left": left, "both": both, "source, then target": prefix(given)},
+        "XLNet": {"one order": permuted(torch.randperm(WORDS).argsort())},
+    }
+    return special.get(name, {"": left if FAMILIES[name][0] == LEFT else both})
+
+
+def families() -> Measured:
+    counts = {
+        name: ", ".join(f"{kind} {int(mask.sum())}".strip() for kind, mask in visible(name).items())
+        for name in FAMILIES
+    }
+    orders = torch.stack([visible("XLNet")["one order"] for _ in range(2000)]).double().mean(dim=0)
+    ahead = orders[~causal(places(WORDS))].mean().item()
+    half = WORDS * (WORDS + 1) // 2
+    return amended(
+        columns=("model", "family in the notes", f"pairs seen, of {WORDS * WORDS}", "what it is"),
+        rows=[(name, family, counts[name], about) for name, (family, about) in FAMILIES.items()],
+        why="The three families are real: a triangle of pairs, all pairs, or a triangle in a new order each time - "
+        f"over many orders XLNet sees each later word in {ahead:.2f} of them. But MASS is an encoder-decoder, UniLM "
+        "trains one network under all kinds of masks, and MT-DNN adds no pre-training: it is BERT and tasks.",
+        holds=all(str(half) in counts[n] for n, (f, _) in FAMILIES.items() if f != BOTH)
+        and counts["BERT"] == str(WORDS * WORDS) and counts["MASS"] != counts["BERT"] != counts["UniLM"]
+        and abs(ahead - 0.5) < 0.05,
+    )  # fmt: skip

@@ -1,44 +1,32 @@
 """Pictures whose numbers are measured here; with those of the gallery, all that `qkv picture` draws."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from torch import nn
 
 from qkv.look import gallery
-from qkv.look.curves import plot
-from qkv.look.picture import COLOURS, PLAIN, Given, Picture, boxed, canvas, lined, sheet, write
+from qkv.look.charts import plot
+from qkv.look.picture import COLOURS, PLAIN, Figure, Given, Picture, boxed, canvas, lined, sheet, write
 from qkv.training import SCHEDULES
-from qkv.why.families import FAMILIES
-from qkv.why.recurrence import HIDDEN, attending, chain, path_length, recurrent
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from qkv.why.masks import FAMILIES
+from qkv.why.recurrence import HIDDEN, WORDS, attending, chain, path_lengths, recurrent
 
 CHEF = ["The", "chef", "who", "went", "to", "the", "market", "yesterday", "was", "tired"]
 RUN = 10_000  # steps of the run whose learning rates are drawn
 
 
-def measured_paths() -> tuple[list[int], dict[str, list[int]]]:
-    """Lengths, and for each kind of layer the steps until the last word feels the first."""
-    found = path_length()
-    lengths = [int(column.removeprefix("n=")) for column in found.columns[1:]]
-    return lengths, {str(row[0]): [int(count) for count in row[1:]] for row in found.rows}
-
-
 def compared_paths(given: Given) -> Picture:
     """Vaswani et al. 2017, Table 1: attention, windows and recurrence, by the steps between words and the waiting."""
-    lengths, steps = measured_paths()
+    steps = path_lengths()
     window = nn.Conv1d(HIDDEN, HIDDEN, 3, padding=1).double()
     parts = {"recurrent": recurrent("RNN"), "windows of 3": lambda x: window(x.transpose(1, 2)).transpose(1, 2),
              "self-attention": attending()}  # fmt: skip
-    waits = {name: [chain(part, n) for n in lengths] for name, part in parts.items()}
+    waits = {name: [chain(part, n) for n in WORDS] for name, part in parts.items()}
     panels = {"steps from the first word to the last": steps, "operations that wait for one another": waits}
-    data = {"lengths": lengths, "path": steps, "sequential": waits}
-    return Picture([side_by_side("words n", lengths, panels)], data)
+    return Picture([side_by_side("words n", WORDS, panels)], {"lengths": WORDS, "path": steps, "sequential": waits})
 
 
-def side_by_side(x: str, xs: Sequence[int], panels: Mapping[str, Mapping[str, Sequence[float]]]) -> "Figure":
+def side_by_side(x: str, xs: Sequence[int], panels: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:
     """Charts of curves over the same `xs`."""
     figure = canvas(10, 4)
     for axes, (title, curves) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
@@ -49,10 +37,9 @@ def side_by_side(x: str, xs: Sequence[int], panels: Mapping[str, Mapping[str, Se
 
 def chef(given: Given) -> Picture:
     """The way from "chef" to its verb, 8 words on: n - 1 steps of recurrence, a stack of windows, or one attention."""
-    lengths, steps = measured_paths()
     first, last = CHEF.index("chef"), CHEF.index("was")
-    at = lengths.index(last - first + 1)
-    counts = {kind: values[at] - (kind == "recurrent") for kind, values in steps.items()}  # less that which reads it
+    at = WORDS.index(last - first + 1)
+    counts = {kind: values[at] - (kind == "recurrent") for kind, values in path_lengths().items()}  # less the reading
     figure, axes = sheet(9, 1.2 + 0.9 * len(counts))
     across = [(i + 0.5) / len(CHEF) for i in range(len(CHEF))]
     for i, (x, word) in enumerate(zip(across, CHEF, strict=True)):

@@ -1,17 +1,18 @@
 """Before the Transformer: how far gradients reach, how long the way between two words is, what must wait for what."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.look.curves import curves
+from qkv.look.charts import curves
 from qkv.models import count_parameters
-from qkv.why.claim import Measured, Row
-from qkv.why.instruments import influence, learn, look, multi_head, places
+from qkv.why.claim import Measured, influence, look, multi_head, noise, places, taught, true, wrong
 
-HIDDEN, LENGTHS = 64, (10, 50, 100, 200)
+HIDDEN, LENGTHS, WORDS = 64, (10, 50, 100, 200), [4, 8, 16, 32]
+SYMBOLS, PLACES = 8, 20  # of the task for a bottleneck
 
 
 def recurrent(kind: str) -> Callable[[Tensor], Tensor]:
@@ -31,7 +32,7 @@ def attending() -> Callable[[Tensor], Tensor]:
 def reach(f: Callable[[Tensor], Tensor], length: int, *, beside: str) -> float:
     """How much the last output feels the first word, beside how much it feels the last, or the median word."""
     x = torch.randn(8, length, HIDDEN, dtype=torch.float64, requires_grad=True)
-    probe = torch.randn(HIDDEN, dtype=torch.float64)
+    probe = noise(HIDDEN)
     (slope,) = torch.autograd.grad((f(x)[:, -1] @ probe).sum(), x)
     felt = slope.norm(dim=-1).mean(dim=0)  # (T,)
     return float(felt[0] / (felt[-1] if beside == "last" else felt.median()))
@@ -43,17 +44,15 @@ def gradient_reach() -> Measured:
     beside = {name: "median" if name == "attention" else "last" for name in parts}
     found = {name: [reach(f, n, beside=beside[name]) for n in LENGTHS] for name, f in parts.items()}
     waits = {name: [chain(f, n) for n in (10, 100)] for name, f in parts.items()}
-    rows: list[Row] = [(f"{name}, first / {beside[name]} word", *found[name], *waits[name]) for name in parts]
-    return Measured(
+    rows = [(f"{name}, first / {beside[name]} word", *found[name], *waits[name]) for name in parts]
+    return true(
         columns=("gradient at", *(f"T={n}" for n in LENGTHS), "longest chain, T=10", "longest chain, T=100"),
         rows=rows,
-        verdict="true",
         why="The gradient at the first word dies with the distance: soon in an RNN, later in an LSTM, not in "
         "attention. The longest chain of operations that wait for one another grows with T in "
         "everything recurrent, and not in attention.",
         holds=all(found[kind][-1] < 1e-6 * found["attention"][-1] for kind in ("RNN", "GRU", "LSTM"))
-        and found["LSTM"][1] > found["RNN"][1]
-        and min(found["attention"]) > 0.5
+        and found["LSTM"][1] > found["RNN"][1] and min(found["attention"]) > 0.5
         and all((waits[name][1] > 5 * waits[name][0]) == (name != "attention") for name in parts),
         picture=lambda path: curves(path, {name: (LENGTHS, found[name]) for name in parts}, log_y=True,
                                     x="length T", y="gradient at first / at last word", title="how far a word is felt"),
@@ -63,16 +62,14 @@ def gradient_reach() -> Measured:
 def chain(f: Callable[[Tensor], Tensor], length: int) -> int:
     """The longest chain of operations, each of which waits for the one before: the depth of autograd's graph."""
     x = torch.randn(1, length, HIDDEN, dtype=torch.float64, requires_grad=True)
-    depth: dict[object, int] = {}
-    todo = [f(x)[0, -1].sum().grad_fn]
+    depth: dict[Any, int] = {}
+    todo: list[Any] = [f(x)[0, -1].sum().grad_fn]
     while todo:
-        node = todo[-1]
-        before = [next_node for next_node, _ in node.next_functions if next_node is not None]  # type: ignore[union-attr]
-        if missing := [one for one in before if one not in depth]:
-            todo.extend(missing)
-            continue
-        depth[node] = 1 + max((depth[one] for one in before), default=0)
-        todo.pop()
+        before = [node for node, _ in todo[-1].next_functions if node is not None]
+        missing = [node for node in before if node not in depth]
+        todo += missing
+        if not missing:
+            depth[todo.pop()] = 1 + max((depth[node] for node in before), default=0)
     return max(depth.values())
 
 
@@ -89,24 +86,22 @@ def convolution(width: int, layers: int, dilations: list[int] | None = None) -> 
 def windows() -> Measured:
     """How far each side of a word a stack of windows sees, by the gradient, beside the formula."""
     n, middle = 41, 20
-    stacks = [(3, layers, None) for layers in range(1, 7)] + [(5, 3, None), (3, 3, [1, 2, 4])]
-    rows: list[Row] = []
-    for width, layers, dilations in stacks:
-        felt = influence(convolution(width, layers, dilations), torch.randn(1, n, 1, dtype=torch.float64))[middle] > 0
+    rows = []
+    for width, layers, dilations in (*((3, layers, None) for layers in range(1, 7)), (5, 3, None), (3, 3, [1, 2, 4])):
+        felt = influence(convolution(width, layers, dilations), noise(1, n, 1))[middle] > 0
         side, total = int(felt[middle + 1 :].sum()), int(felt.sum())
         formula = sum(dilations or [1] * layers) * (width - 1) // 2
         is_dilated = " (gaps 1, 2, 4)" if dilations else ""
         rows.append((f"{layers} layers of width {width}{is_dilated}", side, formula, total, n // width))
-    return Measured(
+    return wrong(
         columns=("stack", "reach to each side", "L(k-1)/2", "words seen", f"the notes: n/k, n={n}"),
         rows=rows,
-        verdict="wrong",
         why="n/k is no distance that a stack can bridge. L windows of width k reach L(k-1)/2 words to each side, so "
         "two words n apart need about 2n/(k-1) layers: O(n/k) layers is the true form. Windows with doubling gaps "
         "need O(log n).",
-        holds=all(row[1] == row[2] and row[3] == 2 * int(row[2]) + 1 for row in rows)
+        holds=all(row[1] == row[2] and row[3] == 2 * row[2] + 1 for row in rows)
         and any(row[1] != row[4] for row in rows),
-        picture=lambda path: curves(path, {"": ([float(r[2]) for r in rows[:6]], [float(r[1]) for r in rows[:6]])},
+        picture=lambda path: curves(path, {"": ([r[2] for r in rows[:6]], [r[1] for r in rows[:6]])},
                                     x="L(k-1)/2", y="words seen on each side", title="1 to 6 windows of 3 words"),
     )  # fmt: skip
 
@@ -123,62 +118,39 @@ def rounds(step: Callable[[Tensor, Tensor], Tensor], length: int) -> int:
     return 0
 
 
-def path_length() -> Measured:
-    lengths = (4, 8, 16, 32)
+def path_lengths() -> dict[str, list[int]]:
+    """For each kind of layer, the steps until the last of WORDS words feels the first."""
     cell, one = nn.RNNCell(4, 4).double(), multi_head(d_model=4, n_heads=2)
+    steps: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+        "recurrent": lambda x, state: cell(x[0], F.pad(state[0], (0, 0, 1, -1)))[None],
+        "windows of 3": lambda x, state: F.avg_pool1d((x + state).transpose(1, 2), 3, 1, padding=1).transpose(1, 2),
+        "self-attention": lambda x, state: one(x + state, places(x.size(1))),
+    }
+    return {name: [rounds(step, n) for n in WORDS] for name, step in steps.items()}
 
-    def recur(x: Tensor, state: Tensor) -> Tensor:
-        return cell(x[0], F.pad(state[0], (0, 0, 1, -1)))[None]  # type: ignore[no-any-return]
 
-    def slide(x: Tensor, state: Tensor) -> Tensor:
-        return F.avg_pool1d((x + state).transpose(1, 2), 3, 1, padding=1).transpose(1, 2)
-
-    def attend(x: Tensor, state: Tensor) -> Tensor:
-        out: Tensor = one(x + state, places(x.size(1)))
-        return out
-
-    steps = {"recurrent": recur, "windows of 3": slide, "self-attention": attend}
-    found = {name: [rounds(step, n) for n in lengths] for name, step in steps.items()}
-    return Measured(
-        columns=("steps until the last word feels the first", *(f"n={n}" for n in lengths)),
+def path_length() -> Measured:
+    found = path_lengths()
+    return true(
+        columns=("steps until the last word feels the first", *(f"n={n}" for n in WORDS)),
         rows=[(name, *counts) for name, counts in found.items()],
-        verdict="true",
         why="Between any two words attention has one step, whatever n; recurrence has n, windows of k words "
         "about 2n/(k-1) (Vaswani et al. 2017, Table 1). The price is n x n scores: see N28.",
-        holds=set(found["self-attention"]) == {1} and found["recurrent"] == list(lengths)
-        and found["windows of 3"] == [n - 1 for n in lengths],
-        picture=lambda path: curves(path, {name: (lengths, counts) for name, counts in found.items()},
+        holds=set(found["self-attention"]) == {1} and found["recurrent"] == WORDS
+        and found["windows of 3"] == [n - 1 for n in WORDS],
+        picture=lambda path: curves(path, {name: (WORDS, counts) for name, counts in found.items()},
                                     x="words n", y="steps", title="the way from the first word to the last"),
     )  # fmt: skip
-
-
-def bottleneck() -> Measured:
-    """A GRU reads 20 symbols and is asked for the one at some place: from its last state, or by attention."""
-    rows: list[Row] = []
-    for name in ("the last state only", "attention over all states"):
-        torch.manual_seed(1)
-        model = Recall(attends=name.startswith("attention"))
-        right = model.learn(steps=200)
-        rows.append((name, right, reach_of(model), count_parameters(model)))
-    (_, fixed, faint, _), (_, attended, strong, _) = rows
-    return Measured(
-        columns=("the answer is read from", "right answers", "gradient at first / at last word", "parameters"),
-        rows=rows,
-        verdict="true",
-        why="One vector for the whole sentence is the narrow place, and the gradient must come back through it; "
-        f"attention by dot product reaches every state directly and adds no parameter. Guessing gives {1 / 8:.3f}.",
-        holds=float(attended) > float(fixed) + 0.2 and float(strong) > 10 * float(faint) and rows[0][3] == rows[1][3],
-    )
 
 
 class Recall(nn.Module):
     """Which of 8 symbols stood at a given place of 20?"""
 
-    def __init__(self, *, attends: bool, symbols: int = 8, length: int = 20, width: int = 32) -> None:
+    def __init__(self, *, attends: bool, width: int = 32) -> None:
         super().__init__()
-        self.attends, self.symbols, self.length = attends, symbols, length
-        self.symbol, self.place = nn.Embedding(symbols, width), nn.Embedding(length, width)
-        self.reader, self.answer = nn.GRU(width, width, batch_first=True), nn.Linear(2 * width, symbols)
+        self.attends = attends
+        self.symbol, self.place = nn.Embedding(SYMBOLS, width), nn.Embedding(PLACES, width)
+        self.reader, self.answer = nn.GRU(width, width, batch_first=True), nn.Linear(2 * width, SYMBOLS)
 
     def forward(self, x: Tensor, asked: Tensor) -> Tensor:
         states, _ = self.reader(x)  # (B, T, D)
@@ -191,22 +163,32 @@ class Recall(nn.Module):
         answer: Tensor = self.answer(torch.cat((context, question), dim=-1))
         return answer
 
-    def learn(self, steps: int) -> float:
-        """The share of right answers on fresh sequences, after `steps` steps."""
-        learn(self, lambda: F.cross_entropy(*self.answers(64)), steps=steps)
-        given, wanted = self.answers(1000)
-        return float((given.argmax(-1) == wanted).float().mean())
-
     def answers(self, rows: int) -> tuple[Tensor, Tensor]:
-        """What it says of fresh sequences (rows, symbols), and what is right (rows,)."""
-        ids, asked = torch.randint(self.symbols, (rows, self.length)), torch.randint(self.length, (rows,))
+        """What it says of fresh sequences (rows, SYMBOLS), and what is right (rows,)."""
+        ids, asked = torch.randint(SYMBOLS, (rows, PLACES)), torch.randint(PLACES, (rows,))
         return self(self.symbol(ids), asked), ids.gather(1, asked[:, None])[:, 0]
 
+    def reach(self) -> float:
+        """Asked for the first symbol: the gradient at the first word beside that at the last, over 64 sequences."""
+        ids = torch.randint(SYMBOLS, (64, PLACES))
+        x = self.symbol(ids).detach().requires_grad_()
+        logits = self(x, torch.zeros(64, dtype=torch.long))
+        (slope,) = torch.autograd.grad(logits.gather(1, ids[:, :1]).sum(), x)
+        return float(slope[:, 0].norm() / slope[:, -1].norm())
 
-def reach_of(model: Recall) -> float:
-    """Asked for the first symbol: the gradient at the first word beside that at the last, over 64 sequences."""
-    ids = torch.randint(model.symbols, (64, model.length))
-    x = model.symbol(ids).detach().requires_grad_()
-    logits = model(x, torch.zeros(64, dtype=torch.long))
-    (slope,) = torch.autograd.grad(logits.gather(1, ids[:, :1]).sum(), x)
-    return float(slope[:, 0].norm() / slope[:, -1].norm())
+
+def bottleneck() -> Measured:
+    """A GRU reads 20 symbols and is asked for the one at some place: from its last state, or by attention."""
+    rows = []
+    for name, attends in (("the last state only", False), ("attention over all states", True)):
+        torch.manual_seed(1)
+        model = Recall(attends=attends)
+        rows.append((name, taught(model, steps=200, rows=64), model.reach(), count_parameters(model)))
+    (_, fixed, faint, without), (_, attended, strong, size) = rows
+    return true(
+        columns=("the answer is read from", "right answers", "gradient at first / at last word", "parameters"),
+        rows=rows,
+        why="One vector for the whole sentence is the narrow place, and the gradient must come back through it; "
+        f"attention by dot product reaches every state directly and adds no parameter. Guessing gives {1 / 8:.3f}.",
+        holds=attended > fixed + 0.2 and strong > 10 * faint and size == without,
+    )

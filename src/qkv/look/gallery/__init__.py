@@ -2,37 +2,30 @@
 
 from collections.abc import Callable
 
-from qkv.look.gallery.landscape import landscape
-from qkv.look.gallery.masks import bigbird, masks, xlnet
-from qkv.look.gallery.models import architecture, norms
-from qkv.look.gallery.positions import gram, positions, rotations
-from qkv.look.gallery.sentences import heads, heat_map, jane, shopping
-from qkv.look.gallery.steps import qkv_steps, two_words
-from qkv.look.gallery.writing import decoding, seq2seq
+from qkv.look import animation, architecture
+from qkv.look.gallery import parts, sentences
 from qkv.look.picture import Given, Picture, check_ending
 
 __all__ = ["ANIMATIONS", "PICTURES", "Given", "Picture", "check_ending"]
 
-Draw = Callable[[Given], Picture]
-
 # `qkv picture` adds those whose numbers are measured in rooms above this one.
-PICTURES: dict[str, Draw] = {
-    "heat-map": heat_map,
-    "heads": heads,
-    "jane": jane,
-    "positions": positions,
-    "gram": gram,
-    "rotation": rotations,
-    "masks": masks,
-    "bigbird": bigbird,
-    "xlnet": xlnet,
-    "architecture": architecture,
-    "steps": qkv_steps,
-    "two-words": two_words,
-    "decoding": decoding,
-    "seq2seq": seq2seq,
-    "landscape": landscape,
-    "shopping": shopping,
-    "norms": norms,
+PICTURES: dict[str, Callable[[Given], Picture]] = {
+    "heat-map": sentences.heat_map,
+    "heads": sentences.heads,
+    "jane": sentences.jane,
+    "positions": parts.positions,
+    "gram": parts.gram,
+    "rotation": parts.rotations,
+    "masks": parts.masks,
+    "bigbird": parts.bigbird,
+    "xlnet": parts.xlnet,
+    "architecture": architecture.architecture,
+    "steps": parts.qkv_steps,
+    "two-words": parts.two_words,
+    "decoding": animation.decoding,
+    "seq2seq": animation.seq2seq,
+    "landscape": parts.landscape,
+    "shopping": sentences.shopping,
+    "norms": parts.norms,
 }
 ANIMATIONS = {"decoding", "seq2seq"}

@@ -13,23 +13,22 @@ ANIMAL = "The animal didn't cross the street because it was too tired"
 JANE = "Jane visite l'Afrique en septembre"
 
 
-def encoder_weights(given: Given, text: str) -> tuple[list[str], Tensor]:
-    """The tokens and what each head of each encoder layer gave them: (layers, H, T, T)."""
-    look = look_at(given.trained, text)
+def pointing(given: Given) -> tuple[list[str], Tensor, dict[str, int]]:
+    """The tokens, and what each head of each encoder layer gave them: (layers, H, T, T).
+
+    The third are the places of "it" and "animal" (else of the last word and the second), and the head that links them
+    best.
+    """
+    look = look_at(given.trained, given.text or ANIMAL)
     maps = [m for name, m in look.maps.items() if name.startswith("encoder")]
     if not maps:
         raise InputError("the encoder of this model has no self-attention; give a transformer with --model")
-    return look.source, torch.stack(maps).double()
-
-
-def pointing(tokens: list[str], weights: Tensor) -> dict[str, int]:
-    """The places of "it" and "animal" (else of the last word and the second), and the head that links them best."""
-    words = [token.strip("▁").lower() for token in tokens]
-    second = min(1, len(words) - 1)
+    weights = torch.stack(maps).double()
+    words = [token.strip("▁").lower() for token in look.source]
     asked = words.index("it") if "it" in words else len(words) - 2
-    wanted = next((words.index(noun) for noun in ("animal", "dog") if noun in words), second)
+    wanted = next((words.index(noun) for noun in ("animal", "dog") if noun in words), min(1, len(words) - 1))
     layer, head = divmod(int(weights[:, :, asked, wanted].argmax()), weights.size(1))
-    return {"query": asked, "key": wanted, "layer": layer, "head": head}
+    return look.source, weights, {"query": asked, "key": wanted, "layer": layer, "head": head}
 
 
 def heat_map(given: Given) -> Picture:
@@ -37,8 +36,7 @@ def heat_map(given: Given) -> Picture:
 
     A small model need not find the animal: the numbers are what they are, and the title names the best head.
     """
-    tokens, weights = encoder_weights(given, given.text or ANIMAL)
-    found = pointing(tokens, weights)
+    tokens, weights, found = pointing(given)
     shown = weights[found["layer"], found["head"]]
     share = shown[found["query"], found["key"]].item()
     pair = f"{tokens[found['query']]} -> {tokens[found['key']]}".replace("▁", "")
@@ -50,8 +48,7 @@ def heat_map(given: Given) -> Picture:
 
 def heads(given: Given) -> Picture:
     """Lines from one word to all others, a colour for each head, as strong as its weight (tensor2tensor's picture)."""
-    tokens, weights = encoder_weights(given, given.text or ANIMAL)
-    found = pointing(tokens, weights)
+    tokens, weights, found = pointing(given)
     rows = weights[found["layer"], : len(COLOURS), found["query"]]  # (H, T)
     figure, axes = sheet(6, max(3.0, 0.34 * len(tokens)))
     height = [1 - (i + 0.5) / len(tokens) for i in range(len(tokens))]
