@@ -3,9 +3,10 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast, get_type_hints
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -20,13 +21,28 @@ from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 VERSION = 1  # of the folder's layout; a folder from a later one is refused
 
 
+class About(TypedDict, total=False):
+    """What config.json tells beside the model's settings. Keys that are not among these are kept as they are."""
+
+    task: str  # a name in TASKS; a folder without it holds a translator
+    source: str
+    target: str
+    longest_source: int  # tokens of the longest one in training
+    labels: list[str]  # of a classifier, by their numbers
+    max_length: int  # tokens of a text; what is longer was cut
+    window: int  # tokens that are read at once
+    lowercase: bool
+    max_words: int  # of a sentence
+    max_sentences: int  # of a text
+
+
 @dataclass(frozen=True)
 class Loaded:
     """What a model folder holds."""
 
     model: Model
     tokenizer: Tokenizer
-    about: dict[str, Any]  # everything of config.json that is not the model's: languages, training figures
+    about: About
     folder: Path | None = None
 
 
@@ -45,7 +61,7 @@ class RunFolder:
         self.results = self.out / "results.json"
 
 
-def save(folder: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any]) -> None:
+def save(folder: Path, model: Model, tokenizer: Tokenizer, about: About) -> None:
     """Hugging Face's file names, so that other tools see something familiar. The weights are written last."""
     if isinstance(tokenizer, Foreign):
         raise InputError(
@@ -93,7 +109,7 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
     if (read := FAMILIES.get(about["model_type"])) is not None:
         found = read(folder, about, load_weights(path))
         model = made(found.architecture, found.config, found.weights, path, device)
-        return Loaded(model, found.tokenizer, found.about, folder)
+        return Loaded(model, found.tokenizer, described(found.about, folder), folder)
     name = str(about.pop("model_type")).removeprefix("qkv-")
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     fingerprint = about.pop("tokenizer", None)
@@ -108,7 +124,7 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
             "copy the whole model folder again"
         )
     model = made(name, config, load_weights(path), path, device, str(about.pop("head", "")))
-    return Loaded(model, tokenizer, about, folder)
+    return Loaded(model, tokenizer, described(about, folder), folder)
 
 
 def made(name: str, config: Any, tensors: dict[str, Tensor], path: Path, device: str, head: str = "") -> Model:
@@ -143,6 +159,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     if name not in MODELS or name not in about:
         raise InputError(f"{path}: unknown model {name!r}; {nearest(name, MODELS)}")
     return dict(about)
+
+
+def described(tree: Any, folder: Path) -> About:
+    """What else config.json tells, whose values must be of the types that they should be."""
+    for name, kind in get_type_hints(About).items():
+        try:
+            TypeAdapter(kind).validate_python(tree[name], strict=True) if name in tree else None
+        except ValidationError as error:
+            wrong = f"{error.errors()[0]['msg']} (given: {tree[name]!r})"
+            raise InputError(f"{folder}/config.json: {name}: {wrong}") from None
+    return cast(About, tree)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

@@ -51,8 +51,9 @@ def open_folder(path: Path, device: str) -> folder.Loaded:
 
 def task_in(loaded: folder.Loaded) -> Task:
     """The task of a trained model, with the settings that it remembers of its data."""
-    kind = TASKS[str(loaded.about.get("task", "translate"))]
-    known = {name: value for name, value in loaded.about.items() if name in kind.data_class.__dataclass_fields__}
+    kind = TASKS[loaded.about.get("task", "translate")]
+    settings = kind.data_class.__dataclass_fields__
+    known: Tree = {name: value for name, value in loaded.about.items() if name in settings}
     name, _ = folder.origin(loaded.model)
     return kind(kind.data_class(**known), MODELS[name])
 

@@ -49,7 +49,7 @@ def align(
     from qkv.text import read_pairs
 
     translator = load_translator(model, device)
-    source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
+    source, target = translator.about.get("source", ""), translator.about.get("target", "")
     read = read_pairs(list(files), source=source or None, target=target or None)
     pairs = [(pair.source, pair.target) for pair in read]
     if tune:

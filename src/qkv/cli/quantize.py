@@ -94,7 +94,7 @@ def measured(
         translator.engine, began = engine, time.perf_counter()
         texts[name] = [line.text for line in translator.translate(sources, beam=beam)]
         seconds = time.perf_counter() - began
-        found = score(texts[name], references, target_language=str(translator.about.get("target", "")))
+        found = score(texts[name], references, target_language=translator.about.get("target", ""))
         figures |= {f"{name}_bleu": found.bleu, f"{name}_chrf": found.chrf, f"{name}_seconds": seconds}
     return figures, texts
 
@@ -112,8 +112,8 @@ def pairs_to_compare(translator: "Translator", model: Path, files: list[Path]) -
     from qkv.text import read_pairs
 
     if files:
-        source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
-        read = read_pairs(files, source=source, target=target)
+        about = translator.about
+        read = read_pairs(files, source=about.get("source") or None, target=about.get("target") or None)
         found = [(pair.source, pair.target) for pair in islice(read, MOST)]
     else:
         found = validation_pairs(model, MOST)

@@ -109,7 +109,7 @@ def training_data(translator: "Translator", model: Path, files: list[Path]) -> "
             raise InputError(f"{model} has no data of a training run; give --train train.en train.de")
         yield RowsOnDisk.open(kept, tokenizer.fingerprint)
         return
-    source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
+    source, target = translator.about.get("source") or None, translator.about.get("target") or None
     longest = translator.model.config.max_length
     rows = Translate(PairsConfig()).rows(read_pairs(files, source=source, target=target), tokenizer, {})
     with tempfile.TemporaryDirectory() as place:

@@ -213,7 +213,7 @@ def score(
     if model.is_dir() and task_in_folder(model) != "translate":
         return score_task(model, files, device, as_json=json)
     translator = load_translator(model, device, engine=engine, own_process=True)
-    source, target = (str(translator.about.get(name, "")) for name in ("source", "target"))
+    source, target = translator.about.get("source", ""), translator.about.get("target", "")
     pairs = list(read_pairs(list(files), source=source or None, target=target or None))
     how = {"beam": beam, "alpha": alpha, "split": not whole_lines}
     texts = [line.text for line in translated(translator, chunks(pair.source for pair in pairs), how)]

@@ -76,8 +76,7 @@ class Shared:
         folder = self.out / "corpora" / digest_json([survey.digests, task.name, encoding, bounds])[:16]
         if not folder.exists():
             tokenizer = prepare.learn_tokenizer(task.data, survey.sample, tokenizer)
-            facts = {**task.facts(survey, tokenizer), **bounds}
-            prepare.write(folder, task, survey, tokenizer, facts, self.display)
+            prepare.write(folder, task, survey, tokenizer, task.facts(survey, tokenizer) | bounds, self.display)
         return Corpus.open(folder)
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,16 @@ from qkv.models import Model, Transformer
 from qkv.text.tokenizer import Tokenizer
 
 # (an empty folder, model, tokenizer, what else config.json says, quantization)
-Write = Callable[[Path, Transformer, Tokenizer, dict[str, Any], str], None]
+Write = Callable[[Path, Transformer, Tokenizer, Mapping[str, Any], str], None]
 EXPORTS: dict[str, Write] = {"ctranslate2": write_ctranslate2, "onnx": write_onnx, "huggingface": write_hugging_face}
 MARK = "qkv.json"  # says that a folder is an export, and of which weights
 
 
 @contextmanager
 def exporting(
-    to: str, source: Path, out: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any], quantization: str = ""
-) -> Iterator[Path]:
+    to: str, source: Path, out: Path, model: Model, tokenizer: Tokenizer, about: Mapping[str, Any],
+    quantization: str = "",
+) -> Iterator[Path]:  # fmt: skip
     """The model of the folder `source` in the format `to`, in a folder that takes the place of `out` at the end.
 
     If the block that holds it fails, `out` stays as it was.

@@ -4,14 +4,13 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from qkv import folder
 from qkv.config import Tree, from_tree, merge, to_tree
 from qkv.data import Batch, Place, generator
 from qkv.device import choose_device
 from qkv.errors import InputError
-from qkv.folder import Loaded
+from qkv.folder import About, Loaded
 from qkv.models import Model
 from qkv.objectives import Objective
 from qkv.tasks import Corpus, Survey, Task
@@ -82,9 +81,7 @@ def chosen(asked: Tree, survey: Survey, where: str) -> Tree:
     return merge({"task": kind.name}, kind.defaults, suited, asked)
 
 
-def write(
-    place: Path, task: Task, survey: Survey, tokenizer: Tokenizer, facts: dict[str, Any], display: Display
-) -> Corpus:
+def write(place: Path, task: Task, survey: Survey, tokenizer: Tokenizer, facts: About, display: Display) -> Corpus:
     """Encode everything, and say what was left out."""
     with display.counting("encoding", len(survey.train), task.unit) as tick:
         corpus = Corpus.write(place, task, survey, tokenizer, facts, tick)

@@ -13,7 +13,7 @@ from qkv import folder
 from qkv.config import Tree, merge, read_toml, to_tree
 from qkv.errors import InputError
 from qkv.files import alone, remove, write_json, write_text
-from qkv.folder import Loaded, RunFolder
+from qkv.folder import About, Loaded, RunFolder
 from qkv.models import MODELS, Model
 from qkv.tasks import TASKS, Corpus, Task
 from qkv.tasks.corpus import Part
@@ -223,7 +223,7 @@ class Run:
             self.clear()
         return self.begun(task, settings, corpus), corpus, model
 
-    def fitted(self, task: Task, tree: Tree, tokenizer: Any, facts: Tree) -> Settings:
+    def fitted(self, task: Task, tree: Tree, tokenizer: Any, facts: About) -> Settings:
         """The whole settings, with those of the model that follow from the data: a person may leave them out."""
         asked = spelled_out(tree, self.where)
         fitting = task.fitting(asked, tokenizer, facts)
@@ -232,7 +232,7 @@ class Run:
                 raise InputError(f"model.{key} is {asked[key]!r}, but the data asks for {value!r}; leave it out")
         return complete(merge(tree, {"model": fitting}), self.where)
 
-    def built(self, task: Task, settings: Settings, facts: Tree) -> Model:
+    def built(self, task: Task, settings: Settings, facts: About) -> Model:
         """The model with its first weights; what cannot be built is refused before anything is written."""
         torch.manual_seed(settings.data.seed)
         model = task.build(settings.model, facts)
