@@ -11,11 +11,10 @@ from typing import Any
 
 import torch
 
-from qkv.config import Tree, merge, read_toml
+from qkv.config import Tree, merge
 from qkv.errors import InputError
 from qkv.models import MODELS
-from qkv.training.recipes import find
-from qkv.training.settings import complete
+from qkv.training.settings import complete, read_settings
 
 SHORT = {"attention": "model.attention", "position": "model.position", "model": "architecture"}
 SECTIONS = ("data", "model", "objective", "training")
@@ -41,8 +40,7 @@ class Row:
 
 def read_recipe(recipe: str | Path) -> tuple[Tree, list[Row]]:
     """A recipe's own settings, and the rows of its [[vary]] list: a name, any settings, perhaps `published`."""
-    tree = read_toml(find(recipe))
-    tree.pop("files", None)  # the digests in a run's own recipe.toml
+    tree = read_settings(recipe)
     if not tree.get("train"):
         raise InputError(f'{recipe} names no files to train on; give it a line such as train = ["pairs.tsv"]')
     if not isinstance(tree.get("model", {}), dict):

@@ -1,6 +1,5 @@
 """Our model in another format: written beside its place, checked by whoever asked, and only then put there."""
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from qkv.convert.families import write_hugging_face
 from qkv.convert.onnx import write_onnx
 from qkv.convert.plain import check_plain
 from qkv.errors import InputError, nearest
+from qkv.files import digest as file_digest
 from qkv.files import replacing, write_json
 from qkv.models import Model, Transformer
 from qkv.text.tokenizer import Tokenizer
@@ -56,5 +56,4 @@ def mark(folder: Path) -> dict[str, Any] | None:
 
 def digest(source: Path) -> str:
     """The SHA-256 of a model folder's weights, in hex."""
-    with (source / "model.safetensors").open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_digest(source / "model.safetensors")

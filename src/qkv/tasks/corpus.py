@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 from qkv.config import Tree, parse_call
 from qkv.data import RowsOnDisk, write_rows
 from qkv.errors import InputError, nearest
-from qkv.files import replacing, write_json
+from qkv.files import digest, replacing, write_json
 from qkv.folder import About
 from qkv.text.lines import check_file
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
@@ -101,7 +101,7 @@ class Survey:
 
     def read(self, name: str, part: Part) -> Iterator[Any]:
         if are_files(part):
-            self.digests |= {str(path): digest(path) for path in checked(part)}
+            self.digests |= {str(path): digest(path, "blake2b")[:32] for path in checked(part)}
             yield from self.task.read(part)
             return
         seen = hashlib.blake2b(digest_size=16)
@@ -243,8 +243,3 @@ class Smallest:
 
     def sorted(self) -> list[float]:
         return sorted(self.kept)
-
-
-def digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]

@@ -14,12 +14,10 @@ from qkv.folder import About, Loaded
 from qkv.models import Model
 from qkv.objectives import Objective
 from qkv.tasks import Corpus, Survey, Task
-from qkv.tasks.corpus import PARTS, Part, learn_tokenizer
+from qkv.tasks.corpus import PARTS, Part
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.display import Display
-from qkv.training.settings import Settings, TrainingConfig, architecture, paths, spelled_out, task_of
-
-__all__ = ["check_objective", "chosen", "learn_tokenizer", "read", "started", "task", "write"]
+from qkv.training.settings import Settings, TrainingConfig, architecture, complete, paths, spelled_out, task_of
 
 FITTED = ("vocab_size", "n_classes", "sentence_ends")  # settings of a model that follow from its data
 
@@ -79,6 +77,16 @@ def chosen(asked: Tree, survey: Survey, where: str) -> Tree:
     known = ["preset", *(field.name for field in fields(model.config_class))]
     suited["model"] = {key: value for key, value in suited.get("model", {}).items() if key in known}
     return merge({"task": kind.name}, kind.defaults, suited, asked)
+
+
+def fitted(task: Task, tree: Tree, tokenizer: Tokenizer, facts: About, where: str) -> Settings:
+    """The whole settings, with those of the model that follow from the data: a person may leave them out."""
+    asked = spelled_out(tree, where)
+    fitting = task.fitting(asked, tokenizer, facts)
+    for key, value in fitting.items():
+        if asked.get(key, value) != value:
+            raise InputError(f"model.{key} is {asked[key]!r}, but the data asks for {value!r}; leave it out")
+    return complete(merge(tree, {"model": fitting}), where)
 
 
 def write(place: Path, task: Task, survey: Survey, tokenizer: Tokenizer, facts: About, display: Display) -> Corpus:

@@ -37,20 +37,15 @@ class Teller:
         if went_on:
             self.say(f"going on from step {t.now.step:,} ({duration(t.now.seconds)} of training so far)")
         self.pace = t.probe() * t.c.accumulate
-        self.say(f"limits: {self.limits()}; {self.plan()}. Settings and log are in {self.folder.place}")
+        about = f"about {duration(left)} at " if (left := self.left(measured=False)) is not None else ""
+        plan = f"{about}{self.pace:.2f} s a step"
+        self.say(f"limits: {self.limits()}; {plan}. Settings and log are in {self.folder.place}")
 
     def limits(self) -> str:
         c = self.trainer.c
-        said = [f"{c.epochs:g} epochs"] * bool(c.epochs) + [f"{c.steps:,} steps"] * bool(c.steps)
-        said += [f"{c.minutes:g} minutes"] * bool(c.minutes)
-        said += [f"{c.patience} validations without a better one"] * bool(c.patience)
-        return ", ".join(said) or "none (Ctrl-C stops and saves)"
-
-    def plan(self) -> str:
-        left = self.left(measured=False)
-        return (
-            f"about {duration(left)} at {self.pace:.2f} s a step" if left is not None else f"{self.pace:.2f} s a step"
-        )
+        limits = {f"{c.epochs:g} epochs": c.epochs, f"{c.steps:,} steps": c.steps, f"{c.minutes:g} minutes": c.minutes}
+        limits[f"{c.patience} validations without a better one"] = c.patience
+        return ", ".join(said for said, limit in limits.items() if limit) or "none (Ctrl-C stops and saves)"
 
     def left(self, measured: bool = True) -> float | None:
         """Seconds to the nearest limit: by what the run has taken so far, or by the pace of the first batches."""
@@ -76,14 +71,11 @@ class Teller:
             self.display.validated(event)
             self.log.draw(at_least=30)
         elif kind == "bad":
-            self.say(
-                f"step {event['step']:,}: the loss is not a number; batch left out "
-                f"({event['count']} so far, its rows are in the log)"
-            )
+            left_out = f"batch left out ({event['count']} so far, its rows are in the log)"
+            self.say(f"step {event['step']:,}: the loss is not a number; {left_out}")
         elif kind == "rollback":
-            self.say(
-                f"step {event['step']:,}: again and again not a number; back to the weights of step {event['to']:,}"
-            )
+            back = f"back to the weights of step {event['to']:,}"
+            self.say(f"step {event['step']:,}: again and again not a number; {back}")
 
     def summary(self, stopped: str) -> None:
         t, out = self.trainer, self.folder.out
