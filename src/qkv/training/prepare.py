@@ -36,19 +36,16 @@ def started(asked: Tree, where: str) -> tuple[Tree, Loaded | None]:
     start, kind = folder.load(paths([asked["start"]])[0]), task_of(asked, where)
     held, config = folder.origin(start.model)
     alike = [name for name, model in kind.models().items() if model.config_class is type(config)]
+    holds = f"{asked['start']} holds a {held} model"
     if not alike:
-        raise InputError(
-            f"{asked['start']} holds a {held} model, which cannot learn the task {kind.name!r}; "
-            f"start from one of these: {', '.join(kind.models())}"
-        )
+        known = ", ".join(kind.models())
+        raise InputError(f"{holds}, which cannot learn the task {kind.name!r}; start from one of these: {known}")
     name = asked.get("architecture") or (held if held in alike else alike[0])
     if name not in alike:
-        raise InputError(f"{asked['start']} holds a {held} model, and {name} was asked for; leave --architecture out")
+        raise InputError(f"{holds}, and {name} was asked for; leave --architecture out")
     if asked.get("data", {}).get("tokenizer"):
-        raise InputError(
-            f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; leave it out, or "
-            "add some with --data.grow"
-        )
+        cure = "leave it out, or add some with --data.grow"
+        raise InputError(f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; {cure}")
     sizes = {key: value for key, value in to_tree(config).items() if key not in FITTED}
     model = merge(sizes, spelled_out({**asked, "architecture": name}, where))
     return {**asked, "architecture": name, "model": model}, start
@@ -60,12 +57,10 @@ def read(asked: Tree, memory: Mapping[str, Part], place: Path, display: Display,
     parts = {name: memory[name] if name in memory else paths(asked.get(name, [])) for name in PARTS}
     with display.counting("reading", None, reader.unit) as tick:
         survey = Survey(reader, parts, place, tick)
-    found = survey.found["train"]
+    found, valid = survey.found["train"], survey.found["valid"]
     display.say(f"{found.read:,} {reader.unit} read, {found.kept:,} kept")
-    for line in found.findings:
+    for line in (*found.findings, *(f"validation: {line}" for line in valid.findings)):
         display.say(f"  {line}")
-    for line in survey.found["valid"].findings:
-        display.say(f"  validation: {line}")
     return survey
 
 

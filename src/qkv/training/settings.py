@@ -160,8 +160,9 @@ def modern(tree: Mapping[str, Any], where: str = "settings", objective: str = ""
     return tree
 
 
-def check(tree: Mapping[str, Any], where: str) -> None:
-    """Refuse an unknown key, and what is no list of files, at once, before any data is read."""
+def check(tree: Mapping[str, Any], where: str) -> Tree:
+    """The settings by their present names. An unknown key, and what is no list of files, is refused before any data is
+    read."""
     tree = modern(tree, where)
     task, model = task_of(tree, where), architecture(tree, where)
     sections = {"data": task.data_class, "model": model.config_class}
@@ -171,6 +172,7 @@ def check(tree: Mapping[str, Any], where: str) -> None:
     check_keys(task.data_class, tree.get("data", {}), where, "data.")
     check_keys(model.config_class, spelled_out(tree, where), where, "model.")
     named_objective(tree.get("objective", task.objective), where)
+    return tree
 
 
 def named_objective(spec: Any, where: str) -> Objective:
@@ -184,8 +186,7 @@ def named_objective(spec: Any, where: str) -> Objective:
 
 def complete(tree: Mapping[str, Any], where: str) -> Settings:
     """Settings from plain data; `model.preset` names the sizes that other keys of [model] change."""
-    check(tree, where)
-    tree = modern(tree, where)
+    tree = check(tree, where)
     task, model = task_of(tree, where), architecture(tree, where)
     own = {"task": task.name, "architecture": task.architecture, "objective": task.objective}
     tree = merge(own, task.defaults, tree)
