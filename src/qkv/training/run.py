@@ -21,7 +21,6 @@ from qkv.tasks.corpus import Part, learn_tokenizer
 from qkv.training import checkpoint, going_on, prepare
 from qkv.training.display import Display
 from qkv.training.groups import freeze
-from qkv.training.log import Log
 from qkv.training.settings import Settings, asked_for, check, modern, named_objective, paths, task_for, task_of
 from qkv.training.telling import Teller
 from qkv.training.trainer import Hooks, Trainer
@@ -133,15 +132,10 @@ class Run:
             self.out,
         )
         trainer = Trainer(model, objective, batches, settings.training, hooks, settings.data.seed)
-        went_on = trainer.resume()
-        teller.announce(trainer, task.counted(corpus, batches), went_on)
+        teller.announce(trainer, task.counted(corpus, batches), went_on=trainer.resume())
         with checkpoint.explained(self.out):
-            teller.log = Log(self.folder, trainer.now.step)
-            try:
-                with self.display.training():
-                    stopped = trainer.run()
-            finally:
-                teller.log.close()
+            with teller.listening():
+                stopped = trainer.run()
             teller.summary(stopped)
         now = trainer.now
         return Trained(self.out, stopped, now.step, trainer.epoch(), now.seconds / 60, teller.log.best)
