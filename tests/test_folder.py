@@ -165,6 +165,11 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no version": (config(lambda t: t.pop("qkv_version")), "config.json is damaged or not from qkv"),
     "later": (config(lambda t: t.update(qkv_version=99)), "was written by a later qkv .layout 99.*; update qkv"),
     "unknown key": (sizes(d_modle=16), "config.json: unknown key 'd_modle'; did you mean 'd_model'"),
+    "wrong language": (config(lambda t: t.update(source=7)), r"config.json: source: Input should be .* \(given: 7\)"),
+    "wrong labels": (
+        config(lambda t: t.update(labels=["a", 1])),
+        "config.json: labels: Input should be",
+    ),
     "wrong type": (sizes(d_model="16"), "config.json: d_model: Input should be a valid integer"),
     "impossible": (sizes(n_heads=3), "config.json: d_model=16 is not divisible by n_heads=3"),
     "negative": (sizes(max_length=-1), "config.json: max_length must be at least 1, not -1"),

@@ -5,14 +5,15 @@ import torch
 from qkv.errors import InputError
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str, otherwise: str = "--device auto") -> torch.device:
+    """The device of that name, "auto" for the best there is; if there is none, the error says what to use."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError):
-        raise InputError(f"there is no device {name!r} on this machine; use --device auto") from None
+        raise InputError(f"there is no device {name!r} on this machine; use {otherwise}") from None
     return device
 
 

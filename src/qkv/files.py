@@ -1,5 +1,6 @@
 """Writing files so that a crash leaves the old or the new, never a half."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -66,7 +67,10 @@ def write_with(path: Path, write: Callable[[Path], object]) -> None:
 
 @contextmanager
 def alone(path: Path, otherwise: str) -> Iterator[None]:
-    """Hold the lock file `path`, or refuse with the sentence `otherwise`; the lock falls with its process."""
+    """Hold the lock file `path`, or refuse with the sentence `otherwise`; the lock falls with its process.
+
+    Not by the package filelock: where a file system has no locks, its own would outlive a process that is killed.
+    """
     try:
         import fcntl
     except ImportError:  # not on Windows
@@ -89,6 +93,11 @@ def alone(path: Path, otherwise: str) -> Iterator[None]:
             path.unlink(missing_ok=True)
             with suppress(OSError):  # leave no folder behind that holds nothing
                 path.parent.rmdir()
+
+
+def digest(path: Path, kind: str = "sha256") -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, kind).hexdigest()
 
 
 def remove(path: Path) -> None:

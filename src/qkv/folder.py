@@ -3,9 +3,10 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast, get_type_hints
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -20,13 +21,28 @@ from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 VERSION = 1  # of the folder's layout; a folder from a later one is refused
 
 
+class About(TypedDict, total=False):
+    """What config.json tells beside the model's settings. Keys that are not among these are kept as they are."""
+
+    task: str  # a name in TASKS; a folder without it holds a translator
+    source: str
+    target: str
+    longest_source: int  # tokens of the longest one in training
+    labels: list[str]  # of a classifier, by their numbers
+    max_length: int  # tokens of a text; what is longer was cut
+    window: int  # tokens that are read at once
+    lowercase: bool
+    max_words: int  # of a sentence
+    max_sentences: int  # of a text
+
+
 @dataclass(frozen=True)
 class Loaded:
     """What a model folder holds."""
 
     model: Model
     tokenizer: Tokenizer
-    about: dict[str, Any]  # everything of config.json that is not the model's: languages, training figures
+    about: About
     folder: Path | None = None
 
 
@@ -45,7 +61,7 @@ class RunFolder:
         self.results = self.out / "results.json"
 
 
-def save(folder: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any]) -> None:
+def save(folder: Path, model: Model, tokenizer: Tokenizer, about: About) -> None:
     """Hugging Face's file names, so that other tools see something familiar. The weights are written last."""
     if isinstance(tokenizer, Foreign):
         raise InputError(
@@ -53,30 +69,15 @@ def save(folder: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any]
             "use it there, or qkv export"
         )
     name, settings = origin(model)
+    layout = {"model_type": f"qkv-{name}", "qkv_version": VERSION, "tokenizer": tokenizer.fingerprint}
     head = {"head": model.head_text} if isinstance(model, Headed) else {}
-    write_json(
-        folder / "config.json",
-        {
-            "model_type": f"qkv-{name}",
-            "qkv_version": VERSION,
-            "tokenizer": tokenizer.fingerprint,
-            **about,
-            **head,
-            name: to_tree(settings),
-        },
-    )
+    write_json(folder / "config.json", {**layout, **about, **head, name: to_tree(settings)})
     tokenizer.save(folder / "tokenizer.json")
     special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **special})
     write_json(folder / "special_tokens_map.json", special)
-    ids = {
-        "pad_token_id": PAD,
-        "bos_token_id": BOS,
-        "decoder_start_token_id": BOS,
-        "eos_token_id": EOS,
-        "unk_token_id": UNK,
-    }
-    write_json(folder / "generation_config.json", ids)
+    ids = {"pad": PAD, "bos": BOS, "decoder_start": BOS, "eos": EOS, "unk": UNK}
+    write_json(folder / "generation_config.json", {f"{name}_token_id": number for name, number in ids.items()})
     save_weights(folder / "model.safetensors", weights(model))
 
 
@@ -88,16 +89,14 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"no model folder at {folder}; give the folder that `qkv train --out` wrote")
-    about = read_config(folder)
-    path = folder / "model.safetensors"
+    about, path = read_config(folder), folder / "model.safetensors"
     if (read := FAMILIES.get(about["model_type"])) is not None:
         found = read(folder, about, load_weights(path))
         model = made(found.architecture, found.config, found.weights, path, device)
-        return Loaded(model, found.tokenizer, found.about, folder)
+        return Loaded(model, found.tokenizer, described(found.about, folder), folder)
     name = str(about.pop("model_type")).removeprefix("qkv-")
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    fingerprint = about.pop("tokenizer", None)
-    if fingerprint != tokenizer.fingerprint:
+    if about.pop("tokenizer", None) != tokenizer.fingerprint:
         raise InputError(
             f"{folder}/tokenizer.json is not the one this model was trained with; copy the whole model folder again"
         )
@@ -108,7 +107,7 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
             "copy the whole model folder again"
         )
     model = made(name, config, load_weights(path), path, device, str(about.pop("head", "")))
-    return Loaded(model, tokenizer, about, folder)
+    return Loaded(model, tokenizer, described(about, folder), folder)
 
 
 def made(name: str, config: Any, tensors: dict[str, Tensor], path: Path, device: str, head: str = "") -> Model:
@@ -131,9 +130,9 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder} has no config.json, so it is not a model folder (or its training has not saved yet)"
         )
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if about["model_type"] in FAMILIES:
-            return dict(about)
+            return about
         name = str(about["model_type"]).removeprefix("qkv-")
         version = int(about.pop("qkv_version"))
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -142,7 +141,19 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path} was written by a later qkv (layout {version}, this one reads {VERSION}); update qkv")
     if name not in MODELS or name not in about:
         raise InputError(f"{path}: unknown model {name!r}; {nearest(name, MODELS)}")
-    return dict(about)
+    return about
+
+
+def described(tree: Any, folder: Path) -> About:
+    """What else config.json tells, whose values must be of the types that they should be."""
+    kinds = get_type_hints(About)
+    try:
+        for name in filter(kinds.__contains__, tree):
+            TypeAdapter(kinds[name]).validate_python(tree[name], strict=True)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise InputError(f"{folder}/config.json: {name}: {reason} (given: {tree[name]!r})") from None
+    return cast(About, tree)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 otherwise."""
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -27,8 +27,7 @@ def can_speed(x: Tensor) -> bool:
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b of x (.., K) and weight (N, K) by oneDNN, which has AVX-512 for every maker's processors; MKL, torch's
     own choice, only for one maker's. Without gradients."""
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    return found
+    return cast(Tensor, torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], ""))
 
 
 def transposed_product(a: Tensor, b: Tensor) -> Tensor:
@@ -55,8 +54,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """F.linear, faster where it can be."""
     if not can_speed(x):
         return F.linear(x, weight, bias)
-    found: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-    return found
+    return cast(Tensor, _Linear.apply(x, weight, bias))  # type: ignore[no-untyped-call]
 
 
 class FastLinear(nn.Linear):
@@ -92,17 +90,14 @@ class _GeluTanh(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (slope,) = ctx.saved_tensors
-        product: Tensor = grad * slope
-        return product
+        return grad * cast(Tensor, ctx.saved_tensors[0])
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """Hendrycks & Gimpel 2016: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2."""
     if not can_speed(x) or not x.is_contiguous():
         return F.gelu(x, approximate="tanh")
-    found: Tensor = _GeluTanh.apply(x)  # type: ignore[no-untyped-call]
-    return found
+    return cast(Tensor, _GeluTanh.apply(x))  # type: ignore[no-untyped-call]
 
 
 # -- attention ---------------------------------------------------------------------------------------------------------
@@ -149,5 +144,4 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Softmax(q k^T / sqrt(K)) v of q, k, v (B, H, T, K), where a query sees itself and what stands before it."""
     if q.size(-2) > LONGEST or not can_speed(q):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    context: Tensor = _CausalAttention.apply(q, k, v)  # type: ignore[no-untyped-call]
-    return context
+    return cast(Tensor, _CausalAttention.apply(q, k, v))  # type: ignore[no-untyped-call]

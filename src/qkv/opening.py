@@ -4,11 +4,10 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from qkv import folder
 from qkv.config import Tree
 from qkv.decoding import Translator
+from qkv.device import choose_device
 from qkv.engines import open_translator
 from qkv.errors import InputError, nearest
 from qkv.models import MODELS
@@ -24,7 +23,7 @@ def load(path: str | Path, device: str = "cpu", **how: Any) -> Any:
 
     `how` is for models that write, see `engines.open_translator`: engine="int8", workers=2.
     """
-    loaded = open_folder(Path(path), device)
+    loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
     task = task_in(loaded)
     known = list(signature(open_translator).parameters)[1:] if isinstance(task, Translate | LanguageModel) else []
     for name in how.keys() - set(known):
@@ -41,25 +40,18 @@ def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Transl
     return translator
 
 
-def open_folder(path: Path, device: str) -> folder.Loaded:
-    try:
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError):
-        raise InputError(f"there is no device {device!r} on this machine; use cpu") from None
-    return folder.load(path, device)
-
-
 def task_in(loaded: folder.Loaded) -> Task:
     """The task of a trained model, with the settings that it remembers of its data."""
-    kind = TASKS[str(loaded.about.get("task", "translate"))]
-    known = {name: value for name, value in loaded.about.items() if name in kind.data_class.__dataclass_fields__}
+    kind = TASKS[loaded.about.get("task", "translate")]
+    settings = kind.data_class.__dataclass_fields__
+    known: Tree = {name: value for name, value in loaded.about.items() if name in settings}
     name, _ = folder.origin(loaded.model)
     return kind(kind.data_class(**known), MODELS[name])
 
 
 def score_files(path: str | Path, *files: str | Path, device: str = "cpu") -> Tree:
     """What a trained model is worth on files of examples: the figures of its task."""
-    loaded = open_folder(Path(path), device)
+    loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
     task = task_in(loaded)
     if not files:
         raise InputError(f"no file was given; {task.name} reads {task.files}")

@@ -79,7 +79,7 @@ def test_each_layer_learns_slower_than_the_one_above_it() -> None:
     model, twin = gpt2(), gpt2()
     c = TrainingConfig(layer_decay=0.5, weight_decay=0.1, learning_rate=0.01)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    groups = parameter_groups(model, c, lambda _: False)
+    groups = parameter_groups(model, c)
     factors = {names[id(p)]: group["factor"] for group in groups for p in group["params"]}
     assert factors == {name: 0.5 ** (4 - level_of(name)) for name in names.values()}
     optimizer = build_optimizer(model, c, torch.device("cpu"), torch.float32)

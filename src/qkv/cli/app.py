@@ -58,8 +58,8 @@ def read_pairs_for(translator: "Translator", files: Sequence[Path]) -> "Iterator
     """The pairs of some files, in the languages of a translator."""
     from qkv.text import read_pairs
 
-    source, target = (str(translator.about.get(name, "")) or None for name in ("source", "target"))
-    return read_pairs(list(files), source=source, target=target)
+    about = translator.about
+    return read_pairs(list(files), source=about.get("source") or None, target=about.get("target") or None)
 
 
 def opened(model: Path, device: str, command: str, **how: Any) -> Any:

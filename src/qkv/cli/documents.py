@@ -26,7 +26,7 @@ def is_document(text: tuple[str, ...]) -> bool:
 def give_file(translator: Translator, source: Path, target: Path | None, how: How, *, json: bool) -> None:
     """Translate a file into a file, and say what was done."""
     if target is None:
-        target = name_for(source, str(translator.about.get("source", "")), str(translator.about.get("target", "")))
+        target = name_for(source, translator.about.get("source", ""), translator.about.get("target", ""))
         if target.exists():
             raise InputError(f"{target} is there already; name the file to write with -o")
     report = translate_file(translator, source, target, **how)

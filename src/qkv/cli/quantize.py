@@ -168,7 +168,7 @@ def measured(
         translator.engine, began = engine, time.perf_counter()
         texts[name] = [line.text for line in translator.translate(sources, beam=beam)]
         seconds = time.perf_counter() - began
-        found = score(texts[name], references, target_language=str(translator.about.get("target", "")))
+        found = score(texts[name], references, target_language=translator.about.get("target", ""))
         figures |= {f"{name}_bleu": found.bleu, f"{name}_chrf": found.chrf, f"{name}_seconds": seconds}
     return figures, texts
 

@@ -56,7 +56,7 @@ def measure(spec: Spec, folder: Path, trained: Trained) -> Tree:
     figures["training_speed" if task.speed == "tokens" else "example_speed"] = training_speed(RunFolder(folder).log)
     figures["parameters"] = count_parameters(loaded.model)
     measured_on, examples = held_out(spec, task)
-    found = task.evaluate(loaded, examples, **spec.search)
+    found = task.evaluate(loaded, examples, workers=torch.get_num_threads(), **spec.search)
     kept = found if task.score == "loss" else {name: value for name, value in found.items() if name != "loss"}
     figures |= {**kept, "measured_on": measured_on}
     if RunFolder(folder).results.exists():

@@ -14,8 +14,7 @@ import torch
 from qkv.config import Tree, merge
 from qkv.errors import InputError
 from qkv.models import MODELS
-from qkv.training import recipes
-from qkv.training.settings import complete
+from qkv.training.settings import complete, read_settings
 
 SHORT = {"attention": "model.attention", "position": "model.position", "model": "architecture"}
 SECTIONS = ("data", "model", "objective", "training")
@@ -41,7 +40,7 @@ class Row:
 
 def read_recipe(recipe: str | Path) -> tuple[Tree, list[Row]]:
     """A recipe's own settings, and the rows of its [[vary]] list: a name, any settings, perhaps `published`."""
-    tree = recipes.read(recipe)
+    tree = read_settings(recipe)
     if not tree.get("train"):
         raise InputError(f'{recipe} names no files to train on; give it a line such as train = ["pairs.tsv"]')
     if not isinstance(tree.get("model", {}), dict):
@@ -98,20 +97,18 @@ def variations(text: str) -> list[Row]:
 
 def split(text: str) -> list[str]:
     """Split at commas, but not inside brackets: 'a(b=1,c=2),d' -> ['a(b=1,c=2)', 'd']."""
-    parts, open_ = [""], ""
+    parts, awaited = [""], list[str]()
     for letter in text:
         if letter in CLOSES:
-            open_ += letter
-        elif letter in CLOSES.values() and CLOSES.get(open_[-1:]) == letter:
-            open_ = open_[:-1]
-        elif letter in CLOSES.values():
-            open_ = letter
+            awaited.append(CLOSES[letter])
+        elif letter in CLOSES.values() and (not awaited or awaited.pop() != letter):
+            awaited = [letter]  # in vain
             break
-        if letter == "," and not open_:
+        if letter == "," and not awaited:
             parts.append("")
         else:
             parts[-1] += letter
-    if open_:
+    if awaited:
         raise InputError(f"the brackets of {text!r} do not match; close each one that is opened")
     parts = [part.strip() for part in parts]
     if "" in parts:
@@ -136,12 +133,10 @@ def check_seed(changes: Tree, where: str) -> None:
 
 def laid_over(base: Tree, row: Row) -> tuple[Tree, list[str]]:
     """The settings of a row; and the keys of the recipe's [model] that another architecture does not have."""
-    name, model, left_out = str(row.changes.get("architecture", "")), dict(base.get("model", {})), list[str]()
-    if name in MODELS:
-        known = {"preset", *(setting.name for setting in fields(MODELS[name].config_class))}
-        left_out = [key for key in model if key not in known]
-        model = {key: value for key, value in model.items() if key in known}
-    return merge({**base, "model": model}, row.changes), left_out
+    name, model = str(row.changes.get("architecture", "")), base.get("model", {})
+    known = {"preset", *(setting.name for setting in fields(MODELS[name].config_class))} if name in MODELS else model
+    kept = {key: value for key, value in model.items() if key in known}
+    return merge({**base, "model": kept}, row.changes), [key for key in model if key not in known]
 
 
 def problem(base: Tree, row: Row) -> str:
@@ -157,22 +152,15 @@ def problem(base: Tree, row: Row) -> str:
 
 def possible(base: Tree, rows: list[Row], skip: bool) -> tuple[list[Row], dict[str, str]]:
     """The rows that can be built, and why the others cannot; without `skip`, one that cannot is refused."""
-    check_names(rows)
+    kept: dict[str, Row] = {}
+    for row in rows:
+        same = kept.setdefault(row.folder.lower(), row)  # some file systems do not tell A from a
+        if same is not row:
+            both = f"the rows {same.name!r} and {row.name!r} would both be kept in {row.folder}"
+            raise InputError(f"{both}; give one of them another name")
     problems = {row.name: sentence for row in rows if (sentence := problem(base, row))}
     if problems and not (skip and len(problems) < len(rows)):
         said = "; ".join(f"{name}: {sentence}" for name, sentence in problems.items())
         cure = "correct them" if len(problems) == len(rows) else "leave them out, or give --skip-impossible"
         raise InputError(f"{len(problems)} of {len(rows)} rows cannot be built ({said}); {cure}")
     return [row for row in rows if row.name not in problems], problems
-
-
-def check_names(rows: list[Row]) -> None:
-    kept: dict[str, str] = {}
-    for row in rows:
-        folder = row.folder.lower()  # some file systems do not tell A from a
-        if folder in kept:
-            raise InputError(
-                f"the rows {kept[folder]!r} and {row.name!r} would both be kept in {row.folder}; "
-                "give one of them another name"
-            )
-        kept[folder] = row.name

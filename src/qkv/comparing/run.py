@@ -91,6 +91,11 @@ def different(rows: list[plan.Row], specs: dict[str, list[Spec]], display: Displ
     return list(first.values())
 
 
+def read(path: Path) -> Tree:
+    """What a process left there; nothing if it left none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
 class Runs:
     """The runs that are still to be done, in their order, and the table, which is written anew after each."""
 
@@ -117,13 +122,11 @@ class Runs:
     def finished(self, spec: Spec) -> bool:
         """Is the result of this very spec there? Then it is taken; a folder of another one is refused."""
         entry, folder = self.entries[spec.row], self.place / spec.folder
-        if (folder / "result.json").exists():
-            result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-            if result["digest"] == spec.digest:
-                entry.results.append(result)
-                return True
-        begun = folder / "spec.json"
-        if begun.exists() and json.loads(begun.read_text(encoding="utf-8"))["digest"] != spec.digest:
+        result, begun = (read(folder / name) for name in ("result.json", "spec.json"))
+        if result and result["digest"] == spec.digest:
+            entry.results.append(result)
+            return True
+        if begun and begun["digest"] != spec.digest:
             raise InputError(f"{folder} is of other settings or other data than are asked for now; give a new --out")
         entry.waiting += 1
         return False
@@ -135,7 +138,7 @@ class Runs:
             entry.failed[spec.seed] = failure
             said = f"failed: {failure} (see {self.place / spec.folder / 'log.txt'})"
         else:
-            result = json.loads((self.place / spec.folder / "result.json").read_text(encoding="utf-8"))
+            result = read(self.place / spec.folder / "result.json")
             entry.results.append(result)
             names = [name for name in ("loss", "bleu", "accuracy") if name in result]
             said = ", ".join(f"{FIGURES[name].title} {FIGURES[name].text(result[name])}" for name in names)

@@ -11,14 +11,12 @@ from qkv.comparing.plan import Row, laid_over
 from qkv.config import Tree, merge, to_tree
 from qkv.folder import Loaded
 from qkv.tasks import Corpus, Survey, Task
-from qkv.tasks.corpus import PARTS
+from qkv.tasks.corpus import PARTS, learn_tokenizer
 from qkv.training import prepare
 from qkv.training.display import Display
-from qkv.training.settings import complete, modern
+from qkv.training.settings import IDLE, complete, modern
 
-# Settings that change no figure but speed: a result stays good whatever they are.
-IDLE = ("threads", "keep", "checkpoint_minutes", "checkpoint_steps")
-LATER = ("seed", "batch_tokens", "tokenizer", "vocab_size")  # ... of data, that do not change how files are read
+LATER = ("seed", "batch_tokens", "tokenizer", "vocab_size")  # settings of data that do not change how files are read
 
 
 @dataclass(frozen=True)
@@ -75,9 +73,8 @@ class Shared:
         encoding["start"] = tokenizer.fingerprint if tokenizer else ""
         folder = self.out / "corpora" / digest_json([survey.digests, task.name, encoding, bounds])[:16]
         if not folder.exists():
-            tokenizer = prepare.learn_tokenizer(task.data, survey.sample, tokenizer)
-            facts = {**task.facts(survey, tokenizer), **bounds}
-            prepare.write(folder, task, survey, tokenizer, facts, self.display)
+            tokenizer = learn_tokenizer(task.data, survey.sample, tokenizer)
+            prepare.write(folder, task, survey, tokenizer, task.facts(survey, tokenizer) | bounds, self.display)
         return Corpus.open(folder)
 
 

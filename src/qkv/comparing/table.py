@@ -70,28 +70,24 @@ class Table:
         return ["row", *(FIGURES[name].title for name in self.figures()), *published]
 
     def cells(self) -> list[list[str]]:
-        names, has_published = self.figures(), self.header()[-1] == "published"
-        rows = [[e.row.name, *map(e.cell, names), *([e.row.published] * has_published)] for e in self.sorted()]
-        for entry, row in zip(self.sorted(), rows, strict=True):
+        names, has_published, rows = self.figures(), self.header()[-1] == "published", []
+        for entry in self.sorted():
+            rows.append([entry.row.name, *map(entry.cell, names), *[entry.row.published] * has_published])
             if not entry.results:
-                row[1] = "failed" if entry.failed else "waiting"
+                rows[-1][1] = "failed" if entry.failed else "waiting"
         return rows
 
     def notes(self) -> list[str]:
         results = [result for entry in self.entries for result in entry.results]
-        seeds = sorted({result["seed"] for result in results})
-        notes = []
+        seeds, notes = sorted({result["seed"] for result in results}), []
         if results:
             said = "mean ± standard deviation over seeds" if len(seeds) > 1 else "no spread is known of one seed:"
             notes.append(f"{said} {', '.join(map(str, seeds))}")
         for signature, where in sorted({(r["bleu_signature"], r["measured_on"]) for r in results if "bleu" in r}):
             how = ", ".join(f"{key} {value}" for key, value in self.search.items())
             notes.append(f"BLEU of the {where}, {how}: {signature}")
-        title = FIGURES[self.task.score].title
-        notes += [
-            f"{title} of the {where}" for where in sorted({r["measured_on"] for r in results if "baselines" in r})
-        ]
-        notes += self.baselines(results)
+        title, places = FIGURES[self.task.score].title, {r["measured_on"] for r in results if "baselines" in r}
+        notes += [f"{title} of the {where}" for where in sorted(places)] + self.baselines(results)
         threads = sorted({result["threads"] for result in results})
         if len(threads) > 1:
             notes.append(f"runs had {' or '.join(map(str, threads))} threads: do not compare their speeds")
@@ -121,19 +117,10 @@ class Table:
 
     def tree(self) -> Tree:
         """Everything, as plain data."""
-        rows = [
-            {
-                "name": entry.row.name,
-                "changes": entry.row.changes,
-                "published": entry.row.published,
-                "figures": {
-                    name: {"mean": entry.mean(name), "spread": entry.spread(name)} for name in self.figures()
-                },
-                "runs": entry.results,
-                "failed": {str(seed): why for seed, why in entry.failed.items()},
-                "waiting": entry.waiting,
-                "left_out": entry.left_out,
-            }
-            for entry in self.sorted()
-        ]  # fmt: skip
+        rows = []
+        for entry in self.sorted():
+            figures = {name: {"mean": entry.mean(name), "spread": entry.spread(name)} for name in self.figures()}
+            failed = {str(seed): why for seed, why in entry.failed.items()}
+            rest = {"runs": entry.results, "failed": failed, "waiting": entry.waiting, "left_out": entry.left_out}
+            rows.append({**vars(entry.row), "figures": figures, **rest})
         return {"recipe": self.recipe, "search": self.search, "rows": rows, "impossible": self.impossible}

@@ -7,12 +7,11 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn
 
 from qkv.comparing.shared import Spec
 from qkv.config import Tree
@@ -59,7 +58,8 @@ class Workers:
 
     def go(self, ended: Ended) -> None:
         """Run all; Ctrl-C lets those that run save themselves, and is raised again."""
-        with self.live_line() as show:
+        columns = (BarColumn(24), "{task.completed} of {task.total} runs", "{task.description}")
+        with self.display.bar(*columns, total=self.total) as update:
             try:
                 while self.waiting or self.running:
                     while self.waiting and len(self.running) < self.jobs:
@@ -69,7 +69,8 @@ class Workers:
                         self.running.remove(worker)
                         self.done += 1
                         ended(worker.spec, worker.failure())
-                    show()
+                    if update:
+                        update(completed=self.done, description=self.line())
             finally:
                 self.stop()
 
@@ -98,16 +99,6 @@ class Workers:
                 worker.process.kill()
 
     # -- telling -------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def live_line(self) -> Iterator[Callable[[], None]]:
-        if not self.display.console.is_terminal:
-            yield lambda: None
-            return
-        columns = (BarColumn(24), TextColumn("{task.completed} of {task.total} runs"), TextColumn("{task.description}"))
-        with Progress(*columns, console=self.display.console, refresh_per_second=2, transient=True) as progress:
-            task = progress.add_task("starting", total=self.total)
-            yield lambda: progress.update(task, completed=self.done, description=self.line())
 
     def line(self) -> str:
         now = ", ".join(f"{w.spec.row} (seed {w.spec.seed}): {self.fraction(w.spec):.0%}" for w in self.running)

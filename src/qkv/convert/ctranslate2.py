@@ -1,5 +1,6 @@
 """Our Transformer as a CTranslate2 folder: model.bin, config.json, the vocabulary, and our tokenizer.json."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ QUANTIZATIONS = ("float32", "int8", "int8_float32", "int8_float16", "int8_bfloat
 
 
 def write_ctranslate2(
-    out: Path, model: Transformer, tokenizer: Tokenizer, about: dict[str, Any], quantization: str = ""
+    out: Path, model: Transformer, tokenizer: Tokenizer, about: Mapping[str, Any], quantization: str = ""
 ) -> None:
     """Into an empty folder, through CTranslate2's own description of a Transformer."""
     if quantization and quantization not in QUANTIZATIONS:

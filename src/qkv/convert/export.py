@@ -1,8 +1,7 @@
 """Our model in another format: written beside its place, checked by whoever asked, and only then put there."""
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,22 @@ from qkv.convert.families import write_hugging_face
 from qkv.convert.onnx import write_onnx
 from qkv.convert.plain import check_plain
 from qkv.errors import InputError, nearest
+from qkv.files import digest as file_digest
 from qkv.files import replacing, write_json
 from qkv.models import Model, Transformer
 from qkv.text.tokenizer import Tokenizer
 
 # (an empty folder, model, tokenizer, what else config.json says, quantization)
-Write = Callable[[Path, Transformer, Tokenizer, dict[str, Any], str], None]
+Write = Callable[[Path, Transformer, Tokenizer, Mapping[str, Any], str], None]
 EXPORTS: dict[str, Write] = {"ctranslate2": write_ctranslate2, "onnx": write_onnx, "huggingface": write_hugging_face}
 MARK = "qkv.json"  # says that a folder is an export, and of which weights
 
 
 @contextmanager
 def exporting(
-    to: str, source: Path, out: Path, model: Model, tokenizer: Tokenizer, about: dict[str, Any], quantization: str = ""
-) -> Iterator[Path]:
+    to: str, source: Path, out: Path, model: Model, tokenizer: Tokenizer, about: Mapping[str, Any],
+    quantization: str = "",
+) -> Iterator[Path]:  # fmt: skip
     """The model of the folder `source` in the format `to`, in a folder that takes the place of `out` at the end.
 
     If the block that holds it fails, `out` stays as it was.
@@ -55,5 +56,4 @@ def mark(folder: Path) -> dict[str, Any] | None:
 
 def digest(source: Path) -> str:
     """The SHA-256 of a model folder's weights, in hex."""
-    with (source / "model.safetensors").open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_digest(source / "model.safetensors")

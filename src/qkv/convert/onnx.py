@@ -9,6 +9,7 @@ calls new is the past of the next step, and the first past has a length of 0.
 
 import copy
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ class OnnxDecoder(nn.Module):
 
 
 def write_onnx(
-    out: Path, model: Transformer, tokenizer: Tokenizer, about: dict[str, Any], quantization: str = ""
+    out: Path, model: Transformer, tokenizer: Tokenizer, about: Mapping[str, Any], quantization: str = ""
 ) -> None:
     """Into an empty folder: the two graphs, tokenizer.json, and the ids and sizes that a search needs."""
     if isinstance(tokenizer, Foreign):

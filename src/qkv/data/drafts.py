@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.errors import InputError
+from qkv.files import digest
 
 PENDING = 2**25  # bytes of rows that wait in memory before they are written to their drafts
 RECORD = 200  # bytes that Python adds to the ids of one waiting row, about
@@ -75,8 +76,3 @@ class Drafts:
         entry = {"rows": len(lengths), "tokens": int(lengths.sum(dtype=np.int64))}
         entry |= {suffix: digest(paths[suffix]) for suffix in ("ids", "lengths")}  # type: ignore[misc]
         return entry, lengths.sum(0, dtype=np.int64), dropped
-
-
-def digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.data.drafts import LENGTH, Drafts, digest
+from qkv.data.drafts import LENGTH, Drafts
 from qkv.errors import InputError
-from qkv.files import replacing
+from qkv.files import digest, replacing
 
 VERSION = 2
 INDEX = "index.json"

@@ -16,6 +16,7 @@ from qkv.decoding.searcher import Searcher, by_length
 from qkv.decoding.translator import Scored
 from qkv.errors import InputError
 from qkv.evaluation.perplexity import Likelihood, ScoredWindow, windows
+from qkv.folder import About
 from qkv.models import Model
 from qkv.text.tokenizer import EOS, PAD, Tokenizer
 
@@ -88,7 +89,7 @@ class Generator:
         self,
         model: Model,
         tokenizer: Tokenizer,
-        about: dict[str, object],
+        about: About,
         engine: Plain | None = None,
         *,
         workers: int = 1,

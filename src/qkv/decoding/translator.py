@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from qkv.config import check_keys
 from qkv.decoding.engine import Engine, Plain, Search
 from qkv.decoding.searcher import Searched, Searcher
+from qkv.folder import About
 from qkv.models import Model
 from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
@@ -51,7 +52,7 @@ class Translator:
         self,
         model: Model,
         tokenizer: Tokenizer,
-        about: dict[str, object],
+        about: About,
         engine: Engine | None = None,
         *,
         workers: int = 1,
@@ -60,8 +61,7 @@ class Translator:
         self.model, self.tokenizer, self.about = model.eval(), tokenizer, about
         self.searcher = Searcher(engine or Plain(model), workers=workers, catch_loops=True)
         self.folder: Path | None = None  # where it was loaded from
-        known = about.get("longest_source")
-        self.longest: int = min(known if isinstance(known, int) else 10**9, model.config.max_length - 1)
+        self.longest: int = min(about.get("longest_source", 10**9), model.config.max_length - 1)
 
     @property
     def engine(self) -> Engine:
@@ -100,7 +100,7 @@ class Translator:
         """The pieces of one line as one translation; alternative i is made of alternative i of each piece."""
         if not found:
             return Translated("", 0.0, [Scored("", 0.0)])
-        gap = "" if is_unspaced(str(self.about.get("target", ""))) else " "
+        gap = "" if is_unspaced(self.about.get("target", "")) else " "
         ranks = min(len(piece.hypotheses) for piece in found)
         ranked = []
         for rank in range(ranks):

@@ -18,6 +18,7 @@ from qkv.documents.translate import translate_segments
 from qkv.documents.xliff import Xliff
 from qkv.errors import InputError
 from qkv.files import write_with
+from qkv.folder import About
 from qkv.text.lines import check_file
 
 FORMATS: dict[str, type[Format]] = {
@@ -58,8 +59,8 @@ def translate_file(
     name = name or source.name
     kind = format_of(name)
     data = read(source)
-    about = getattr(translator, "about", {})
-    languages = Languages(*(str(about.get(side) or "") for side in ("source", "target")))
+    about: About = getattr(translator, "about", About())
+    languages = Languages(about.get("source", ""), about.get("target", ""))
     document = kind(data, name, languages)
     done = translate_segments(translator, document.segments, protect, **how)
     best = [one.ranked[0] if one.ranked else None for one in done]

@@ -67,8 +67,8 @@ def model_view(translator: Translator) -> View:
     model = translator.model
     return {
         "name": translator.folder.resolve().name if translator.folder else "",
-        "source": str(translator.about.get("source", "")),
-        "target": str(translator.about.get("target", "")),
+        "source": translator.about.get("source", ""),
+        "target": translator.about.get("target", ""),
         "architecture": named(model, MODELS),
         "parameters": count_parameters(model),
         "config": to_tree(model.config),

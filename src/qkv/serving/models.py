@@ -23,11 +23,11 @@ class Served:
 
     @property
     def source(self) -> str:
-        return str(self.translator.about.get("source") or UNKNOWN)
+        return self.translator.about.get("source") or UNKNOWN
 
     @property
     def target(self) -> str:
-        return str(self.translator.about.get("target") or UNKNOWN)
+        return self.translator.about.get("target") or UNKNOWN
 
 
 class Models:

@@ -11,7 +11,7 @@ from torch import Tensor
 from qkv.config import Tree, setting
 from qkv.data import each_row
 from qkv.errors import InputError, nearest
-from qkv.folder import Loaded
+from qkv.folder import About, Loaded
 from qkv.models import Backbone, Headed, Hierarchical, Model
 from qkv.objectives import Asked, Classes
 from qkv.tasks import baselines
@@ -41,9 +41,6 @@ class LabelledConfig(TextConfig):
             raise ValueError(
                 f"max_length must be a number of tokens, or 0 for the whole context, not {self.max_length}"
             )
-
-
-REMEMBERED = ("lowercase", "max_words", "max_sentences")
 
 
 class Classify(Task):
@@ -93,13 +90,14 @@ class Classify(Task):
     def sentences(self, text: str) -> list[str]:
         return [one.lower() if self.data.lowercase else one for one in sentences(text)]
 
-    def facts(self, survey: Survey, tokenizer: Tokenizer) -> Tree:
+    def facts(self, survey: Survey, tokenizer: Tokenizer) -> About:
         labels = sorted({document.label for document in survey.train})
         if len(labels) < 2:
             raise InputError(f"every document has the label {labels[0]!r}; give documents of two classes or more")
-        return {"labels": labels, **{name: getattr(self.data, name) for name in REMEMBERED}}
+        lowercase, words, sentences = self.data.lowercase, self.data.max_words, self.data.max_sentences
+        return {"labels": labels, "lowercase": lowercase, "max_words": words, "max_sentences": sentences}
 
-    def bounds(self, config: Any) -> Tree:
+    def bounds(self, config: Any) -> About:
         if self.by_sentence:
             return {}
         if self.data.max_length > config.max_length:
@@ -123,19 +121,19 @@ class Classify(Task):
             },
         }  # fmt: skip
 
-    def fitting(self, model: Tree, tokenizer: Tokenizer, facts: Tree) -> Tree:
+    def fitting(self, model: Tree, tokenizer: Tokenizer, facts: About) -> Tree:
         return {"vocab_size": len(tokenizer), **({"n_classes": len(facts["labels"])} if self.by_sentence else {})}
 
-    def build(self, config: Any, facts: Tree) -> Model:
+    def build(self, config: Any, facts: About) -> Model:
         model = super().build(config, facts)
         if not isinstance(model, Backbone):
             return model
         return Headed(model, f"classes(n={len(facts['labels'])})")
 
-    def anew(self, start: Loaded, facts: Tree) -> tuple[str, ...]:
+    def anew(self, start: Loaded, facts: About) -> tuple[str, ...]:
         return () if start.about.get("labels") == facts["labels"] else ("head.", "output.")
 
-    def encode(self, examples: Sequence[Labelled], tokenizer: Tokenizer, facts: Tree) -> list[list[list[int]]]:
+    def encode(self, examples: Sequence[Labelled], tokenizer: Tokenizer, facts: About) -> list[list[list[int]]]:
         """(</s> words </s>, the label's number), or for hierarchical attention (words, sentence lengths, label)"""
         numbers = {label: number for number, label in enumerate(facts["labels"])} | {"": 0}
         for document in examples:
@@ -152,7 +150,7 @@ class Classify(Task):
         rows = tokenizer.encode_batch([document.text for document in examples])
         return [[self.framed(ids, facts), label] for ids, label in zip(rows, labels, strict=True)]
 
-    def framed(self, ids: list[int], facts: Tree) -> list[int]:
+    def framed(self, ids: list[int], facts: About) -> list[int]:
         most = facts["max_length"] - 2
         self.cut += len(ids) > most
         return [EOS, *ids[:most], EOS]
@@ -184,7 +182,7 @@ class Classify(Task):
     def in_words(self, outputs: Any, asked: Asked, examples: Sequence[Any], classifier: Classifier) -> list[Tree]:
         """The label of each text and the probability of every label."""
         labels = classifier.about["labels"]
-        found = []
+        found: list[Tree] = []
         for row in getattr(outputs, "answer", outputs).softmax(dim=1).tolist():
             named = dict(zip(labels, row, strict=True))
             found.append({"label": max(named, key=lambda label: named[label]), "probabilities": named})

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from qkv.config import Tree
 from qkv.data import each_row
-from qkv.folder import Loaded
+from qkv.folder import About, Loaded
 from qkv.models import Reader
 from qkv.objectives import Asked, Cloze
 from qkv.tasks.corpus import Corpus
@@ -53,7 +53,7 @@ class ReadCloze(Task):
     def texts(self, example: Question) -> list[str]:
         return [" ".join(known_words(example))]
 
-    def encode(self, examples: Sequence[Question], tokenizer: Tokenizer, facts: Tree) -> list[list[list[int]]]:
+    def encode(self, examples: Sequence[Question], tokenizer: Tokenizer, facts: About) -> list[list[list[int]]]:
         """(document, question, candidates, answer)"""
         numbered = number_words(examples, tokenizer)
         return [[one.document, one.question, one.candidates, [one.answer]] for one in numbered]

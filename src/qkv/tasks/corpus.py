@@ -15,7 +15,8 @@ from typing import Any, TypeGuard
 from qkv.config import Tree, parse_call
 from qkv.data import RowsOnDisk, write_rows
 from qkv.errors import InputError, nearest
-from qkv.files import replacing, write_json
+from qkv.files import digest, replacing, write_json
+from qkv.folder import About
 from qkv.text.lines import check_file
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
 
@@ -100,7 +101,7 @@ class Survey:
 
     def read(self, name: str, part: Part) -> Iterator[Any]:
         if are_files(part):
-            self.digests |= {str(path): digest(path) for path in checked(part)}
+            self.digests |= {str(path): digest(path, "blake2b")[:32] for path in checked(part)}
             yield from self.task.read(part)
             return
         seen = hashlib.blake2b(digest_size=16)
@@ -155,7 +156,8 @@ class Corpus:
     """A folder of rows with their tokenizer, what the model must remember of the data, and what was found in it."""
 
     def __init__(self, folder: Path, tree: Tree) -> None:
-        self.folder, self.facts = folder, dict(tree["facts"])
+        self.folder = folder
+        self.facts: About = tree["facts"]
         self.digests: dict[str, str] = tree["digests"]
         self.tokenizer = Tokenizer.load(folder / "tokenizer.json")
 
@@ -180,7 +182,7 @@ class Corpus:
             ) from None
 
     @classmethod
-    def write(cls, folder: Path, task: Any, survey: Survey, tokenizer: Tokenizer, facts: Tree, tick: Tick) -> "Corpus":
+    def write(cls, folder: Path, task: Any, survey: Survey, tokenizer: Tokenizer, facts: About, tick: Tick) -> "Corpus":
         """Encode everything. Without validation files, some examples are held out: those whose keys are hashed lowest,
         so that all of one key fall on the same side, and the same ones in every run."""
         if not survey.has_valid:  # a survey may be written more than once
@@ -241,8 +243,3 @@ class Smallest:
 
     def sorted(self) -> list[float]:
         return sorted(self.kept)
-
-
-def digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]

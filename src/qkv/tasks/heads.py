@@ -10,7 +10,7 @@ from torch import Tensor
 from qkv.config import Tree
 from qkv.data import each_row
 from qkv.errors import InputError
-from qkv.folder import Loaded
+from qkv.folder import About, Loaded
 from qkv.models import HeadFinder
 from qkv.objectives import Asked, Heads
 from qkv.positions.tree import paths as tree_paths
@@ -63,7 +63,7 @@ class FindHeads(Task):
     def texts(self, example: Sentence) -> list[str]:
         return [" ".join(example.words)]
 
-    def encode(self, examples: Sequence[Sentence], tokenizer: Tokenizer, facts: Tree) -> list[list[list[int]]]:
+    def encode(self, examples: Sequence[Sentence], tokenizer: Tokenizer, facts: About) -> list[list[list[int]]]:
         """(sub-words, the word from 0 that each belongs to, the head of each word, 0 for the root)"""
         return [[*tokenizer.encode_words(sentence.words), sentence.heads] for sentence in examples]
 

@@ -14,7 +14,7 @@ from qkv.engines import open_generator
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import interpolated_trigram
 from qkv.evaluation.perplexity import Likelihood
-from qkv.folder import Loaded
+from qkv.folder import About, Loaded
 from qkv.models import CausalBackbone
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.task import Task, TextConfig
@@ -105,12 +105,12 @@ class LanguageModel(Task):
                 hold_out(example._replace(text=there, begins=example.begins or not survey.valid))
             left -= len(example.text)
 
-    def encode(self, examples: Sequence[Text], tokenizer: Tokenizer, facts: Tree) -> list[tuple[list[int]]]:
+    def encode(self, examples: Sequence[Text], tokenizer: Tokenizer, facts: About) -> list[tuple[list[int]]]:
         """</s> and the ids of a document; a long one goes on in the rows after it."""
         rows = tokenizer.encode_batch([piece.text for piece in examples])
         return [([EOS, *ids] if piece.begins else ids,) for ids, piece in zip(rows, examples, strict=True)]
 
-    def bounds(self, config: Any) -> Tree:
+    def bounds(self, config: Any) -> About:
         return {"window": self.data.window or config.max_length}
 
     def settle(self, config: Any) -> RunningTextConfig:
@@ -147,7 +147,7 @@ class LanguageModel(Task):
             },
         }  # fmt: skip
 
-    def fitting(self, model: Tree, tokenizer: Tokenizer, facts: Tree) -> Tree:
+    def fitting(self, model: Tree, tokenizer: Tokenizer, facts: About) -> Tree:
         context = model.get("max_length", max(self.data.window, 256))
         if self.data.window > context:
             raise InputError(

@@ -15,7 +15,7 @@ from qkv.config import Tree, setting
 from qkv.data import Buckets, Place, Rows, RowsInMemory, Stream, generator
 from qkv.errors import InputError
 from qkv.evaluation import class_scores
-from qkv.folder import Loaded
+from qkv.folder import About, Loaded
 from qkv.models import MODELS, Model
 from qkv.objectives import Asked, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
@@ -147,20 +147,20 @@ class Task:
         """The texts of an example, from which sub-words are learned."""
         raise NotImplementedError
 
-    def facts(self, survey: Survey, tokenizer: Tokenizer) -> Tree:
+    def facts(self, survey: Survey, tokenizer: Tokenizer) -> About:
         """What a trained model must remember of its data beside the tokenizer: the labels, for example. Plain data:
         it is written to config.json, and `encode` is given it."""
         return {}
 
-    def bounds(self, config: Any) -> Tree:
+    def bounds(self, config: Any) -> About:
         """Facts that follow from the model's settings and decide how texts are encoded: the longest that it reads."""
         return {}
 
-    def encode(self, examples: Sequence[Any], tokenizer: Tokenizer, facts: Tree) -> list[Any]:
+    def encode(self, examples: Sequence[Any], tokenizer: Tokenizer, facts: About) -> list[Any]:
         """A row of ids for each example, in the same order."""
         raise NotImplementedError
 
-    def rows(self, examples: Iterable[Any], tokenizer: Tokenizer, facts: Tree) -> Iterator[Any]:
+    def rows(self, examples: Iterable[Any], tokenizer: Tokenizer, facts: About) -> Iterator[Any]:
         """The rows of many examples, encoded some at a time."""
         chunk: list[Any] = []
         letters = 0
@@ -191,7 +191,7 @@ class Task:
         """Settings for this corpus and machine, where a person gives none; `training` has the limits that are given."""
         return {}
 
-    def fitting(self, model: Tree, tokenizer: Tokenizer, facts: Tree) -> Tree:
+    def fitting(self, model: Tree, tokenizer: Tokenizer, facts: About) -> Tree:
         """The settings of the model that follow from the data; `model` is what is asked of it."""
         return {"vocab_size": len(tokenizer)}
 
@@ -199,11 +199,11 @@ class Task:
         """The settings of the data, with those that follow from the model's: a window as long as its context."""
         return self.data
 
-    def build(self, config: Any, facts: Tree) -> Model:
+    def build(self, config: Any, facts: About) -> Model:
         """The model to train, from its settings alone."""
         return self.model(config)
 
-    def anew(self, start: Loaded, facts: Tree) -> tuple[str, ...]:
+    def anew(self, start: Loaded, facts: About) -> tuple[str, ...]:
         """Beginnings of parameters that are not taken from a model to start from: they answer another question."""
         return ()
 
@@ -211,7 +211,7 @@ class Task:
         """What people should know of the rows that were encoded."""
         return []
 
-    def about(self, corpus: Corpus) -> Tree:
+    def about(self, corpus: Corpus) -> About:
         """What config.json tells beside the model's settings."""
         return {"task": self.name, **corpus.facts}
 

@@ -16,7 +16,7 @@ from qkv.decoding import Translator
 from qkv.engines import open_translator
 from qkv.errors import InputError
 from qkv.evaluation import score
-from qkv.folder import Loaded, RunFolder
+from qkv.folder import About, Loaded, RunFolder
 from qkv.models import EncoderDecoder, Model
 from qkv.tasks.corpus import Corpus, Found, Survey
 from qkv.tasks.task import Task, TextConfig
@@ -122,7 +122,7 @@ class Translate(Task):
     def texts(self, example: Pair) -> tuple[str, str]:
         return example.source, example.target
 
-    def encode(self, examples: Sequence[Pair], tokenizer: Tokenizer, facts: Tree) -> list[tuple[list[int], list[int]]]:
+    def encode(self, examples: Sequence[Pair], tokenizer: Tokenizer, facts: About) -> list[tuple[list[int], list[int]]]:
         """(x1 .. xn </s>, <s> y1 .. ym </s>)"""
         sources = tokenizer.encode_batch([pair.source for pair in examples])
         targets = tokenizer.encode_batch([pair.target for pair in examples])
@@ -136,7 +136,7 @@ class Translate(Task):
         smaller = type(self)(replace(self.data, batch_tokens=VALID_TOKENS))
         return smaller.stream(rows)
 
-    def facts(self, survey: Survey, tokenizer: Tokenizer) -> Tree:
+    def facts(self, survey: Survey, tokenizer: Tokenizer) -> About:
         source, target = self.languages
         return {"source": source or "", "target": target or ""}
 
@@ -164,7 +164,7 @@ class Translate(Task):
             },
         }
 
-    def fitting(self, model: Tree, tokenizer: Tokenizer, facts: Tree) -> Tree:
+    def fitting(self, model: Tree, tokenizer: Tokenizer, facts: About) -> Tree:
         longest = self.data.max_length + 2
         if model.get("max_length", longest) < longest:
             raise InputError(f"model.max_length must be at least {longest}: data.max_length and two more; leave it out")
@@ -173,7 +173,7 @@ class Translate(Task):
             fitted["sentence_ends"] = tokenizer.sentence_ends()
         return fitted
 
-    def about(self, corpus: Corpus) -> Tree:
+    def about(self, corpus: Corpus) -> About:
         lengths = (corpus.train.lengths(shard)[:, 0] for shard in range(corpus.train.shards))
         return {**super().about(corpus), "longest_source": max(int(some.max(initial=1)) for some in lengths) - 1}
 
@@ -187,7 +187,7 @@ class Translate(Task):
         """BLEU of the first sentences to validate on, as a person would see them."""
         pairs = corpus.valid_examples(Pair, training.bleu_sentences)
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        target = str(loaded.about.get("target", ""))
+        target = loaded.about.get("target", "")
 
         def bleu() -> dict[str, float]:
             if not pairs:
@@ -202,7 +202,7 @@ class Translate(Task):
         """BLEU of the translations, and its signature."""
         lines = self.open(loaded).translate([pair.source for pair in examples], **how)
         references = [pair.target for pair in examples]
-        found = score([line.text for line in lines], references, target_language=str(loaded.about.get("target", "")))
+        found = score([line.text for line in lines], references, target_language=loaded.about.get("target", ""))
         return {"bleu": found.bleu, "bleu_signature": found.bleu_signature}
 
     def timed(self, loaded: Loaded, examples: Sequence[Pair], **how: Any) -> Tree:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,18 +12,11 @@ from qkv.errors import InputError
 Weights = dict[str, Tensor]
 
 
-class Average(Protocol):
-    """Sees the weights after each step and at each validation; what it holds goes into checkpoints."""
-
-    def after_step(self, model: nn.Module) -> None: ...
-    def at_validation(self, model: nn.Module) -> None: ...
-    def weights(self, model: nn.Module) -> Weights: ...
-    def tensors(self) -> Weights: ...
-    def restore(self, tensors: Weights) -> None: ...
-
-
 class NoAverage:
-    """The weights as they are."""
+    """The weights as they are.
+
+    An average sees them after each step and at each validation; what it holds goes into checkpoints.
+    """
 
     def after_step(self, model: nn.Module) -> None:
         pass
@@ -97,7 +89,7 @@ class LastAverage(NoAverage):
             self.kept[int(i)][name] = value
 
 
-AVERAGES: dict[str, Callable[..., Average]] = {"running": RunningAverage, "last": LastAverage, "none": NoAverage}
+AVERAGES: dict[str, Callable[..., NoAverage]] = {"running": RunningAverage, "last": LastAverage, "none": NoAverage}
 
 
 def current(model: nn.Module) -> Weights:
@@ -108,29 +100,23 @@ def mean(several: Sequence[Weights], names: Sequence[Path] = ()) -> Weights:
     """The mean of several sets of weights, summed in float64."""
     if not several:
         raise InputError("nothing to average; name at least one model folder")
-    first = several[0]
-    for i, other in enumerate(several):
-        if {k: v.shape for k, v in other.items()} != {k: v.shape for k, v in first.items()}:
+    shapes = [{name: value.shape for name, value in weights.items()} for weights in several]
+    for i, other in enumerate(shapes):
+        if other != shapes[0]:
             raise InputError(f"{names[i]} does not have the weights of {names[0]}; average folders of one model only")
-    return {
-        name: torch.stack([weights[name].double() for weights in several]).mean(dim=0).to(value.dtype)
-        for name, value in first.items()
-    }
+    alike = {name: [weights[name] for weights in several] for name in shapes[0]}
+    return {n: torch.stack([w.double() for w in same]).mean(dim=0).to(same[0].dtype) for n, same in alike.items()}
 
 
 @contextmanager
 def averaged(model: nn.Module, weights: Weights) -> Iterator[None]:
     """Within, the model has these weights (of those that are given); afterwards its own again, bit for bit."""
-    own = {name: value.detach().clone() for name, value in model.named_parameters()}
+    now = current(model)
+    own = {name: value.clone() for name, value in now.items()}
     try:
-        copy_weights(model, weights)
+        for name, value in weights.items():
+            now[name].copy_(value)
         yield
     finally:
-        copy_weights(model, own)
-
-
-@torch.no_grad()
-def copy_weights(model: nn.Module, weights: Weights) -> None:
-    for name, parameter in model.named_parameters():
-        if name in weights:
-            parameter.copy_(weights[name])
+        for name, value in own.items():
+            now[name].copy_(value)

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.files import remove, replacing, write_json
+from qkv.files import digest, remove, replacing, write_json
 from qkv.folder import RunFolder, load_weights, save_weights
 
 PROOF = "training.json"  # written last; it names every other file and its digest
@@ -41,7 +41,7 @@ def save(
         temporary.mkdir()
         save_model(temporary)
         save_weights(temporary / "training.safetensors", {name: value.contiguous() for name, value in tensors.items()})
-        digests = {path.name: digest(path) for path in sorted(temporary.iterdir())}
+        digests = {path.name: digest(path, "blake2b") for path in sorted(temporary.iterdir())}
         write_json(temporary / PROOF, {"state": state, "digests": digests, "seal": seal(state, digests)})
     return final
 
@@ -54,18 +54,17 @@ def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
             return load(path)
         except InputError as error:
             say(f"{error} Going back to the one before it.")
-    if paths:
-        raise InputError(
-            f"no checkpoint in {folder} is whole; copy one back from elsewhere, or give --restart to begin anew"
-        )
-    return None
+    if not paths:
+        return None
+    cure = "copy one back from elsewhere, or give --restart to begin anew"
+    raise InputError(f"no checkpoint in {folder} is whole; {cure}")
 
 
 def load(path: Path) -> Checkpoint:
     try:
         proof = json.loads((path / PROOF).read_text(encoding="utf-8"))
         state, digests = dict(proof["state"]), dict(proof["digests"])
-        damaged = [name for name, expected in digests.items() if digest(path / name) != expected]
+        damaged = [name for name, expected in digests.items() if digest(path / name, "blake2b") != expected]
         damaged += [PROOF] if proof["seal"] != seal(state, digests) else []
     except (OSError, ValueError, KeyError, TypeError):
         damaged = [PROOF]
@@ -86,11 +85,6 @@ def tidy(folder: Path, keep: int) -> None:
         remove(path)
     for path in folder.glob(".step-*.part"):
         remove(path)
-
-
-def digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
 def seal(state: dict[str, Any], digests: dict[str, str]) -> str:

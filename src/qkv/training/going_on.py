@@ -1,44 +1,32 @@
 """A run that goes on: its data and its settings are those that it began with; when it ends may be another."""
 
-from dataclasses import fields
+from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any
 
 from qkv.config import Tree, merge, parse_call
 from qkv.errors import InputError
+from qkv.files import digest
+from qkv.folder import RunFolder
 from qkv.tasks import Corpus
-from qkv.tasks.corpus import MEMORY, digest
-from qkv.training.settings import Settings, complete, modern, paths, spelled_out
+from qkv.tasks.corpus import MEMORY
+from qkv.training.settings import IDLE, LIMITS, Settings, complete, modern, paths, read_settings, spelled_out
 
 # What may change when a run goes on: when it stops and what it runs on, never what it computes.
-FREE = {
-    "steps",
-    "epochs",
-    "minutes",
-    "patience",
-    "bleu_sentences",
-    "checkpoint_minutes",
-    "checkpoint_steps",
-    "keep",
-    "threads",
-}
+FREE = {"published", *(f"training.{name}" for name in (*LIMITS, *IDLE, "bleu_sentences"))}
 
 
-def check_task(stored: Tree, asked: Tree) -> None:
-    if (name := asked.get("task")) and name != stored.get("task"):
-        raise changed("task", stored.get("task"), name)
-
-
-def check_files(corpus: Corpus) -> None:
-    for name, expected in corpus.digests.items():
-        if name.startswith(MEMORY):
-            continue
-        path = paths([name])[0]
-        if not path.exists() or digest(path) != expected:
+def resumed(folder: RunFolder, asked: Tree, where: str) -> tuple[Settings, Corpus]:
+    """The settings of the run with its new limits, and its data; what else is asked for now must be as it was."""
+    stored = read_settings(folder.recipe)
+    before = complete(stored, str(folder.recipe))
+    corpus = Corpus.open(Path(before.corpus) if before.corpus else folder.corpus)
+    files = {name: expected for name, expected in corpus.digests.items() if not name.startswith(MEMORY)}
+    for path, expected in zip(paths(list(files)), files.values(), strict=True):
+        if not path.exists() or digest(path, "blake2b")[:32] != expected:
             raise InputError(f"{path} has changed since this run began; give a new --out, or --restart to begin anew")
-
-
-def unchanged(stored: Tree, before: Settings, asked: Tree, where: str) -> Settings:
-    """The settings of the run with its new limits; what else is asked for now must be as it was."""
+    if asked.get("task", stored["task"]) != stored["task"]:
+        raise changed("task", stored["task"], asked["task"])
     given = {"task": stored["task"], "architecture": stored["architecture"], **asked}
     asked = modern(given, where, stored["objective"])
     limits = {"steps": 0, "epochs": 0.0, "minutes": 0.0}
@@ -46,15 +34,19 @@ def unchanged(stored: Tree, before: Settings, asked: Tree, where: str) -> Settin
     now = merge(stored, asked, {"training": {**limits, **new_limits}} if new_limits else {})
     model = merge(stored["model"], asked_model(asked)) if asked["architecture"] == stored["architecture"] else {}
     settings = complete({**now, "model": model}, where)
-    for section in (field.name for field in fields(before) if field.name != "published"):
-        old, new = (getattr(which, section) for which in (before, settings))
-        for key, value in vars(old).items() if hasattr(old, "__dict__") else [("", old)]:
-            there = getattr(new, key, None) if key else new
-            if value != there and not (section == "training" and key in FREE):
-                if section == "objective":
-                    raise changed_objective(value, str(there))
-                raise changed(f"{section}.{key}" if key else section, value, there)
-    return settings
+    old, new = told(before), told(settings)
+    for key, value in old.items():
+        if value != new.get(key):
+            raise changed_objective(value, new[key]) if key == "objective" else changed(key, value, new.get(key))
+    return settings, corpus
+
+
+def told(settings: Settings) -> Tree:
+    """The settings that may not change, by their dotted names."""
+    flat: Tree = {}
+    for name, value in vars(settings).items():
+        flat |= {f"{name}.{key}": one for key, one in vars(value).items()} if is_dataclass(value) else {name: value}
+    return {key: value for key, value in flat.items() if key not in FREE}
 
 
 def changed_objective(before: str, now: str) -> InputError:

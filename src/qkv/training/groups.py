@@ -1,6 +1,6 @@
 """Which parameters learn, and how fast: freezing, rates by layer, gradual unfreezing, weight decay."""
 
-from collections.abc import Callable
+from collections.abc import Container
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -10,6 +10,8 @@ from qkv.errors import InputError
 from qkv.layers import Embedding, Projection, Stack
 from qkv.positions import Position
 from qkv.training.settings import TrainingConfig
+
+TABLES = Embedding | nn.Embedding | Projection | Position  # of tokens and of positions
 
 
 def freeze(model: nn.Module, patterns: str) -> None:
@@ -28,38 +30,30 @@ def freeze(model: nn.Module, patterns: str) -> None:
 
 def layers(model: nn.Module) -> list[list[nn.Parameter]]:
     """The parameters from below: tables of tokens and positions, each block, and what stands on them."""
-    tables: list[nn.Module] = [
-        m for m in model.modules() if isinstance(m, Embedding | nn.Embedding | Projection | Position)
-    ]
+    tables = nn.ModuleList(module for module in model.modules() if isinstance(module, TABLES))
     blocks = [block for module in model.modules() if isinstance(module, Stack) for block in module.blocks]
     found, seen = list[list[nn.Parameter]](), set[int]()
-    parted: list[list[nn.Module]] = [tables, *([block] for block in blocks), [model]]
-    for parts in parted:
-        layer = {id(p): p for part in parts for p in part.parameters() if id(p) not in seen}
-        seen |= layer.keys()
-        found.append(list(layer.values()))
+    for part in (tables, *blocks, model):
+        found.append([p for p in part.parameters() if id(p) not in seen])
+        seen |= set(map(id, found[-1]))
     return [layer for layer in found if layer]
 
 
-def parameter_groups(model: nn.Module, c: TrainingConfig, kind: Callable[[nn.Parameter], Any]) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, c: TrainingConfig, apart: Container[int] = ()) -> list[dict[str, Any]]:
     """All parameters, parted by what they have in common: the factor of their learning rate, their weight decay, and
-    `kind`, which an optimiser treats apart. Their order is the model's own in each group.
+    whether their ids are `apart`: these come first. Their order is the model's own in each group.
 
     Howard & Ruder 2018, section 3.2: the rate of a layer is that of the layer above it times `layer_decay`.
     """
-    levels = layers(model)
-    factor = {
-        id(parameter): c.layer_decay ** (len(levels) - 1 - depth)
-        for depth, level in enumerate(levels)
-        for parameter in level
-    }
+    from_above = enumerate(reversed(layers(model)))
+    factor = {id(parameter): c.layer_decay**depth for depth, layer in from_above for parameter in layer}
     groups: dict[Any, dict[str, Any]] = {}
     for parameter in model.parameters():
         decay = c.weight_decay if parameter.ndim > 1 or c.decay == "all" else 0.0
-        key = kind(parameter), factor[id(parameter)], decay
-        groups.setdefault(key, {"params": [], "factor": key[1], "weight_decay": decay, "kind": key[0]})
+        key = id(parameter) in apart, factor[id(parameter)], decay
+        groups.setdefault(key, {"params": [], "factor": key[1], "weight_decay": decay, "apart": key[0]})
         groups[key]["params"].append(parameter)
-    return sorted(groups.values(), key=lambda group: not group["kind"])
+    return sorted(groups.values(), key=lambda group: not group["apart"])
 
 
 class Unfreezing:

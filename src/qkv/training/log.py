@@ -52,12 +52,12 @@ class Log:
             self.write({**steps[-1], "loss": loss if good else None, "tokens": tokens, "tokens_per_second": speed})
 
     def write(self, event: dict[str, Any]) -> None:
-        event = {key: None if is_infinite(value) else value for key, value in event.items()}  # JSON has no NaN
-        print(json.dumps(event), file=self.file, flush=True)
+        numbers = {name: value for name, value in event.items() if isinstance(value, float)}
+        unknown = {name: None for name, value in numbers.items() if not math.isfinite(value)}  # JSON has no NaN
+        print(json.dumps({**event, **unknown}), file=self.file, flush=True)
         if self.board is not None and "step" in event:
-            for name, value in event.items():
-                if isinstance(value, float):
-                    self.board.add_scalar(f"{event['event']}/{name}", value, event["step"])
+            for name in numbers.keys() - unknown.keys():
+                self.board.add_scalar(f"{event['event']}/{name}", numbers[name], event["step"])
 
     def remember(self, event: dict[str, Any]) -> None:
         if event.get("event") == "valid" and event.get("best"):
@@ -86,10 +86,6 @@ def step_of(line: str) -> float:
         return float(json.loads(line).get("step", 0))
     except (ValueError, AttributeError):
         return float("inf")  # half a line: the run was killed while it wrote
-
-
-def is_infinite(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
 
 
 def tensorboard(folder: Path) -> Any:

@@ -6,9 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qkv.layers import Embedding, Projection
-from qkv.positions import Position
-from qkv.training.groups import parameter_groups
+from qkv.training.groups import TABLES, parameter_groups
 from qkv.training.settings import TrainingConfig
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a quintic, steep at 0: five rounds bring singular values near 1
@@ -26,20 +24,15 @@ def build_optimizer(
     }  # fmt: skip
     if c.optimizer == "muon":
         inner = set(map(id, matrices(model)))
-        groups = parameter_groups(model, c, lambda parameter: id(parameter) in inner)
-        return Muon([{**g, "orthogonal": precision} if g["kind"] else g for g in groups], **settings)
+        groups = parameter_groups(model, c, inner)
+        return Muon([{**g, "orthogonal": precision} if g["apart"] else g for g in groups], **settings)
     kind = torch.optim.Adam if c.optimizer == "adam" else torch.optim.AdamW
-    return kind(parameter_groups(model, c, lambda _: False), **settings)
+    return kind(parameter_groups(model, c), **settings)
 
 
 def matrices(model: nn.Module) -> list[nn.Parameter]:
     """The weights that multiply vectors: all matrices but the tables of tokens and of positions."""
-    tables = {
-        id(parameter)
-        for module in model.modules()
-        if isinstance(module, Embedding | nn.Embedding | Projection | Position)
-        for parameter in module.parameters()
-    }
+    tables = {id(p) for module in model.modules() if isinstance(module, TABLES) for p in module.parameters()}
     return [each for each in model.parameters() if each.ndim == 2 and id(each) not in tables]
 
 

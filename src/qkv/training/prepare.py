@@ -4,23 +4,20 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from qkv import folder
 from qkv.config import Tree, from_tree, merge, to_tree
 from qkv.data import Batch, Place, generator
 from qkv.device import choose_device
 from qkv.errors import InputError
-from qkv.folder import Loaded
+from qkv.folder import About, Loaded
 from qkv.models import Model
 from qkv.objectives import Objective
 from qkv.tasks import Corpus, Survey, Task
-from qkv.tasks.corpus import PARTS, Part, learn_tokenizer
+from qkv.tasks.corpus import PARTS, Part
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.display import Display
-from qkv.training.settings import Settings, TrainingConfig, architecture, paths, spelled_out, task_of
-
-__all__ = ["check_objective", "chosen", "learn_tokenizer", "read", "started", "task", "write"]
+from qkv.training.settings import Settings, TrainingConfig, architecture, complete, paths, spelled_out, task_of
 
 FITTED = ("vocab_size", "n_classes", "sentence_ends")  # settings of a model that follow from its data
 
@@ -39,19 +36,16 @@ def started(asked: Tree, where: str) -> tuple[Tree, Loaded | None]:
     start, kind = folder.load(paths([asked["start"]])[0]), task_of(asked, where)
     held, config = folder.origin(start.model)
     alike = [name for name, model in kind.models().items() if model.config_class is type(config)]
+    holds = f"{asked['start']} holds a {held} model"
     if not alike:
-        raise InputError(
-            f"{asked['start']} holds a {held} model, which cannot learn the task {kind.name!r}; "
-            f"start from one of these: {', '.join(kind.models())}"
-        )
+        known = ", ".join(kind.models())
+        raise InputError(f"{holds}, which cannot learn the task {kind.name!r}; start from one of these: {known}")
     name = asked.get("architecture") or (held if held in alike else alike[0])
     if name not in alike:
-        raise InputError(f"{asked['start']} holds a {held} model, and {name} was asked for; leave --architecture out")
+        raise InputError(f"{holds}, and {name} was asked for; leave --architecture out")
     if asked.get("data", {}).get("tokenizer"):
-        raise InputError(
-            f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; leave it out, or "
-            "add some with --data.grow"
-        )
+        cure = "leave it out, or add some with --data.grow"
+        raise InputError(f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; {cure}")
     sizes = {key: value for key, value in to_tree(config).items() if key not in FITTED}
     model = merge(sizes, spelled_out({**asked, "architecture": name}, where))
     return {**asked, "architecture": name, "model": model}, start
@@ -63,12 +57,10 @@ def read(asked: Tree, memory: Mapping[str, Part], place: Path, display: Display,
     parts = {name: memory[name] if name in memory else paths(asked.get(name, [])) for name in PARTS}
     with display.counting("reading", None, reader.unit) as tick:
         survey = Survey(reader, parts, place, tick)
-    found = survey.found["train"]
+    found, valid = survey.found["train"], survey.found["valid"]
     display.say(f"{found.read:,} {reader.unit} read, {found.kept:,} kept")
-    for line in found.findings:
+    for line in (*found.findings, *(f"validation: {line}" for line in valid.findings)):
         display.say(f"  {line}")
-    for line in survey.found["valid"].findings:
-        display.say(f"  validation: {line}")
     return survey
 
 
@@ -82,9 +74,17 @@ def chosen(asked: Tree, survey: Survey, where: str) -> Tree:
     return merge({"task": kind.name}, kind.defaults, suited, asked)
 
 
-def write(
-    place: Path, task: Task, survey: Survey, tokenizer: Tokenizer, facts: dict[str, Any], display: Display
-) -> Corpus:
+def fitted(task: Task, tree: Tree, tokenizer: Tokenizer, facts: About, where: str) -> Settings:
+    """The whole settings, with those of the model that follow from the data: a person may leave them out."""
+    asked = spelled_out(tree, where)
+    fitting = task.fitting(asked, tokenizer, facts)
+    for key, value in fitting.items():
+        if asked.get(key, value) != value:
+            raise InputError(f"model.{key} is {asked[key]!r}, but the data asks for {value!r}; leave it out")
+    return complete(merge(tree, {"model": fitting}), where)
+
+
+def write(place: Path, task: Task, survey: Survey, tokenizer: Tokenizer, facts: About, display: Display) -> Corpus:
     """Encode everything, and say what was left out."""
     with display.counting("encoding", len(survey.train), task.unit) as tick:
         corpus = Corpus.write(place, task, survey, tokenizer, facts, tick)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,33 +11,24 @@ import tomli_w
 import torch
 
 from qkv import folder
-from qkv.config import Tree, merge, read_toml, to_tree
+from qkv.config import Tree, to_tree
 from qkv.errors import InputError
 from qkv.files import alone, remove, write_json, write_text
-from qkv.folder import Loaded, RunFolder
+from qkv.folder import About, Loaded, RunFolder
 from qkv.models import MODELS, Model
 from qkv.tasks import TASKS, Corpus, Task
-from qkv.tasks.corpus import Part
-from qkv.training import checkpoint, going_on, prepare, recipes
+from qkv.tasks.corpus import Part, learn_tokenizer
+from qkv.training import checkpoint, going_on, prepare
 from qkv.training.display import Display
 from qkv.training.groups import freeze
-from qkv.training.log import Log
-from qkv.training.settings import (
-    Settings,
-    check,
-    complete,
-    modern,
-    named_objective,
-    paths,
-    spelled_out,
-    task_for,
-    task_of,
-)
+from qkv.training.settings import Settings, asked_for, check, modern, named_objective, paths, task_for, task_of
 from qkv.training.telling import Teller
 from qkv.training.trainer import Hooks, Trainer
 
 NEW = ".corpus.part"  # where a corpus waits until nothing can be wrong with it
 ASIDE = ".training.old.part"  # where an old run goes while it is removed
+LEFT = (".*.json.*.part", ".*.safetensors.*.part", ASIDE, f"{NEW}*", f".{NEW}*", "training/.*.part",
+        "training/data/.*.part")  # fmt: skip  # half-written, or half-removed, by a run that was killed
 HEADER = "# The complete settings of this run; `qkv train --recipe` takes this file.\n"
 
 
@@ -74,9 +66,10 @@ def train(
         memory["train"], task = settings.pop(shape), task or shapes[shape]
         if not is_files(valid):
             memory["valid"], valid = valid, ()
-    named = {name: str(value) for name, value in (("task", task), ("start", start)) if value}
-    asked = asked_for(files, list(valid), test, recipe, {**settings, **named})
-    where, display = str(recipe) if recipe else "settings", Display(quiet)
+    lists = {"train": files, "valid": list(valid), "test": test}
+    given: Tree = {name: [str(path) for path in several] for name, several in lists.items() if several}
+    given |= {name: str(value) for name, value in (("task", task), ("start", start)) if value}
+    asked, where, display = asked_for(recipe, {**settings, **given}), str(recipe or "settings"), Display(quiet)
     begins = restart or not RunFolder(Path(out)).recipe.exists()
     if begins and "task" not in asked and is_files(asked.get("train")):
         asked["task"], why = task_for(paths(asked["train"]), asked)
@@ -87,20 +80,6 @@ def train(
 
 def is_files(given: Any) -> bool:
     return isinstance(given, list | tuple) and all(isinstance(one, str | Path) for one in given)
-
-
-def asked_for(
-    train: Sequence[str | Path], valid: Sequence[str | Path], test: Sequence[str | Path], recipe: str | Path | None,
-    settings: Tree,
-) -> Tree:  # fmt: skip
-    """What a person asks for: the recipe's settings, and laid over them what is given beside it."""
-    lists = (("train", train), ("valid", valid), ("test", test))
-    given = {name: [str(path) for path in several] for name, several in lists if several}
-    written = recipes.read(recipe) if recipe else {}
-    written.pop("vary", None)  # the rows of a comparison are not of one run
-    if isinstance(settings.get("objective"), Mapping) and isinstance(written.get("objective"), str):
-        settings = modern({**written, **settings}, str(recipe), written["objective"]) | {}
-    return merge(written, given, settings)
 
 
 @contextmanager
@@ -136,17 +115,8 @@ class Run:
                 )
             if (out / "config.json").exists() and not restart:
                 raise InputError(f"{out} already holds a model; give a new --out, or --restart to replace it")
-        for pattern in (
-            ".*.json.*.part",
-            ".*.safetensors.*.part",
-            ASIDE,
-            f"{NEW}*",
-            f".{NEW}*",
-            "training/.*.part",
-            "training/data/.*.part",
-        ):
-            for left in out.glob(pattern):  # half-written, or half-removed, by a run that was killed
-                remove(left)
+        for left in chain.from_iterable(map(out.glob, LEFT)):
+            remove(left)
 
     def go(self) -> Trained:
         settings, corpus, model = self.resumed() if self.goes_on else self.prepared()
@@ -162,15 +132,10 @@ class Run:
             self.out,
         )
         trainer = Trainer(model, objective, batches, settings.training, hooks, settings.data.seed)
-        went_on = trainer.resume()
-        teller.announce(trainer, task.counted(corpus, batches), went_on)
+        teller.announce(trainer, task.counted(corpus, batches), went_on=trainer.resume())
         with checkpoint.explained(self.out):
-            teller.log = Log(self.folder, trainer.now.step)
-            try:
-                with self.display.training():
-                    stopped = trainer.run()
-            finally:
-                teller.log.close()
+            with teller.listening():
+                stopped = trainer.run()
             teller.summary(stopped)
         now = trainer.now
         return Trained(self.out, stopped, now.step, trainer.epoch(), now.seconds / 60, teller.log.best)
@@ -186,13 +151,19 @@ class Run:
         asked, self.start = prepare.started(asked, self.where)
         check(asked, self.where)
         if asked.get("corpus"):
-            return self.with_corpus(asked, Corpus.open(Path(asked["corpus"])))
+            corpus = Corpus.open(Path(asked["corpus"]))
+            task = prepare.task(asked, self.where)
+            settings = prepare.fitted(task, asked, corpus.tokenizer, corpus.facts, self.where)
+            model = self.built(task, settings, corpus.facts)
+            with checkpoint.explained(self.out):
+                self.clear()
+            return self.begun(task, settings, corpus), corpus, model
         survey = prepare.read(asked, self.memory, self.out, self.display, self.where)
         tree = prepare.chosen(asked, survey, self.where)
         task = prepare.task(tree, self.where)
-        tokenizer = prepare.learn_tokenizer(task.data, survey.sample, self.start.tokenizer if self.start else None)
+        tokenizer = learn_tokenizer(task.data, survey.sample, self.start.tokenizer if self.start else None)
         facts = task.facts(survey, tokenizer)
-        settings = self.fitted(task, tree, tokenizer, facts)
+        settings = prepare.fitted(task, tree, tokenizer, facts, self.where)
         task.data = settings.data
         facts |= task.bounds(settings.model)
         model = self.built(task, settings, facts)
@@ -212,25 +183,7 @@ class Run:
         corpus = Corpus.open(self.folder.corpus)
         return self.begun(task, settings, corpus), corpus, model
 
-    def with_corpus(self, tree: Tree, corpus: Corpus) -> tuple[Settings, Corpus, Model]:
-        """A run on a corpus that is already there."""
-        task = prepare.task(tree, self.where)
-        settings = self.fitted(task, tree, corpus.tokenizer, corpus.facts)
-        model = self.built(task, settings, corpus.facts)
-        with checkpoint.explained(self.out):
-            self.clear()
-        return self.begun(task, settings, corpus), corpus, model
-
-    def fitted(self, task: Task, tree: Tree, tokenizer: Any, facts: Tree) -> Settings:
-        """The whole settings, with those of the model that follow from the data: a person may leave them out."""
-        asked = spelled_out(tree, self.where)
-        fitting = task.fitting(asked, tokenizer, facts)
-        for key, value in fitting.items():
-            if asked.get(key, value) != value:
-                raise InputError(f"model.{key} is {asked[key]!r}, but the data asks for {value!r}; leave it out")
-        return complete(merge(tree, {"model": fitting}), self.where)
-
-    def built(self, task: Task, settings: Settings, facts: Tree) -> Model:
+    def built(self, task: Task, settings: Settings, facts: About) -> Model:
         """The model with its first weights; what cannot be built is refused before anything is written."""
         torch.manual_seed(settings.data.seed)
         model = task.build(settings.model, facts)
@@ -259,14 +212,7 @@ class Run:
     # -- a run that goes on --------------------------------------------------------------------------------------
 
     def resumed(self) -> tuple[Settings, Corpus, Model]:
-        """The settings that the run began with; what is asked now may change when it ends, nothing else."""
-        stored = read_toml(self.folder.recipe)
-        stored.pop("files", None)
-        before = complete(stored, str(self.folder.recipe))
-        going_on.check_task(stored, self.asked)
-        corpus = Corpus.open(Path(before.corpus) if before.corpus else self.folder.corpus)
-        going_on.check_files(corpus)
-        settings = going_on.unchanged(stored, before, self.asked, self.where)
+        settings, corpus = going_on.resumed(self.folder, self.asked, self.where)
         task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
         if settings.start and not checkpoint.existing(self.folder.checkpoints):
             self.start = folder.load(paths([settings.start])[0])

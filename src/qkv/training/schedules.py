@@ -17,46 +17,29 @@ def noam(*, d_model: int = 512, warmup: int = 4000) -> Schedule:
     """Vaswani et al. 2017, Eq. 3: d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); use with learning_rate = 1."""
     if d_model < 1:
         raise InputError(f"noam needs a d_model of at least 1, not {d_model}")
-
-    def factor(step: int, progress: float) -> float:
-        step = max(step, 1)
-        return math.sqrt(1 / d_model) * min(math.sqrt(1 / step), step / math.sqrt(max(warmup, 1)) ** 3)
-
-    return factor
+    rise = math.sqrt(max(warmup, 1)) ** 3
+    return lambda step, _: math.sqrt(1 / d_model) * min(math.sqrt(1 / max(step, 1)), max(step, 1) / rise)
 
 
 def inverse_square_root(*, warmup: int = 4000) -> Schedule:
     """Linear warm-up to the learning rate, then its decay by sqrt(warmup / step) (fairseq's form of Eq. 3)."""
-
-    def factor(step: int, progress: float) -> float:
-        step = max(step, 1)
-        return min(step / max(warmup, 1), math.sqrt(max(warmup, 1) / step))
-
-    return factor
+    warmup = max(warmup, 1)
+    return lambda step, _: min(max(step, 1) / warmup, math.sqrt(warmup / max(step, 1)))
 
 
 def linear(*, warmup: int = 400, floor: float = 0.0) -> Schedule:
     """Linear warm-up, then a straight line to `floor` at the end of the run (BERT); needs a run with an end."""
-
-    def factor(step: int, progress: float) -> float:
-        return warm(step, warmup) * max(floor, 1 - progress)
-
-    return factor
+    return lambda step, progress: warm(step, warmup) * max(floor, 1 - progress)
 
 
 def cosine(*, warmup: int = 400, floor: float = 0.0) -> Schedule:
     """Linear warm-up, then half a cosine wave to `floor` at the end of the run (GPT); needs a run with an end."""
-
-    def factor(step: int, progress: float) -> float:
-        wave = 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
-        return warm(step, warmup) * max(floor, wave)
-
-    return factor
+    return lambda step, progress: warm(step, warmup) * max(floor, 0.5 * (1 + math.cos(math.pi * min(progress, 1.0))))
 
 
 def constant(*, warmup: int = 1) -> Schedule:
     """Linear warm-up, then the learning rate as it is."""
-    return lambda step, progress: warm(step, warmup)
+    return lambda step, _: warm(step, warmup)
 
 
 def slanted_triangle(*, cut: float = 0.1, ratio: float = 32.0) -> Schedule:

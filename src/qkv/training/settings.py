@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from qkv.config import Tree, build, check_keys, from_tree, merge, parse_call, setting, to_call
+from qkv.config import Tree, build, check_keys, from_tree, merge, parse_call, read_toml, setting, to_call
+from qkv.contents import recipes
 from qkv.errors import InputError, nearest
 from qkv.models import Model
 from qkv.objectives import Objective, in_full, objective
@@ -18,6 +19,7 @@ from qkv.training.averaging import AVERAGES
 from qkv.training.schedules import SCHEDULES
 
 SIDES = ("source", "target")
+IDLE = ("threads", "keep", "checkpoint_minutes", "checkpoint_steps")  # what changes no figure but speed
 LIMITS = ("steps", "epochs", "minutes", "patience")
 NOT_NEGATIVE = (*LIMITS, "validate_every", "bleu_sentences", "checkpoint_minutes", "checkpoint_steps", "threads",
                 "clip", "weight_decay", "epsilon", "unfreeze")  # fmt: skip
@@ -141,11 +143,9 @@ def modern(tree: Mapping[str, Any], where: str = "settings", objective: str = ""
     for section in ("data", "model", "training"):
         if not isinstance(tree.get(section, {}), Mapping):
             raise InputError(f"{where}: {section} is {tree[section]!r}; it must be a table of settings")
-    languages = {name: tree.pop(name) for name in SIDES if name in tree}  # short for data.source
-    if languages:
+    if languages := {name: tree.pop(name) for name in SIDES if name in tree}:  # short for data.source
         tree["data"] = {**languages, **tree.get("data", {})}
-    old = tree.pop("objective_name", "")
-    if old:
+    if old := tree.pop("objective_name", ""):
         tree.setdefault("objective", old)
     if isinstance(tree.get("objective"), Mapping):
         asked = dict(tree["objective"])
@@ -160,8 +160,9 @@ def modern(tree: Mapping[str, Any], where: str = "settings", objective: str = ""
     return tree
 
 
-def check(tree: Mapping[str, Any], where: str) -> None:
-    """Refuse an unknown key, and what is no list of files, at once, before any data is read."""
+def check(tree: Mapping[str, Any], where: str) -> Tree:
+    """The settings by their present names. An unknown key, and what is no list of files, is refused before any data is
+    read."""
     tree = modern(tree, where)
     task, model = task_of(tree, where), architecture(tree, where)
     sections = {"data": task.data_class, "model": model.config_class}
@@ -171,6 +172,7 @@ def check(tree: Mapping[str, Any], where: str) -> None:
     check_keys(task.data_class, tree.get("data", {}), where, "data.")
     check_keys(model.config_class, spelled_out(tree, where), where, "model.")
     named_objective(tree.get("objective", task.objective), where)
+    return tree
 
 
 def named_objective(spec: Any, where: str) -> Objective:
@@ -184,8 +186,7 @@ def named_objective(spec: Any, where: str) -> Objective:
 
 def complete(tree: Mapping[str, Any], where: str) -> Settings:
     """Settings from plain data; `model.preset` names the sizes that other keys of [model] change."""
-    check(tree, where)
-    tree = modern(tree, where)
+    tree = check(tree, where)
     task, model = task_of(tree, where), architecture(tree, where)
     own = {"task": task.name, "architecture": task.architecture, "objective": task.objective}
     tree = merge(own, task.defaults, tree)
@@ -212,6 +213,30 @@ def spelled_out(tree: Mapping[str, Any], where: str) -> Tree:
     if not isinstance(preset, str) or preset not in presets:
         raise InputError(f"{where}: unknown preset {preset!r}; {nearest(str(preset), presets)}")
     return {**presets[preset], **model}
+
+
+def asked_for(recipe: str | Path | None, given: Tree) -> Tree:
+    """What a person asks for: the recipe's settings, and laid over them what is given beside it."""
+    written = read_settings(recipe) if recipe else {}
+    written.pop("vary", None)  # the rows of a comparison are not of one run
+    if isinstance(given.get("objective"), Mapping) and isinstance(written.get("objective"), str):
+        given = modern({**written, **given}, str(recipe), written["objective"])
+    return merge(written, given)
+
+
+def read_settings(recipe: str | Path) -> Tree:
+    """What a recipe says: a file, or one that comes with qkv, by its name. A key that is none of ours is refused."""
+    path = Path(recipe)
+    if not path.is_file():
+        known = recipes()
+        if str(recipe) not in known:
+            hint = nearest(str(recipe), known)
+            raise InputError(f"no recipe {str(recipe)!r}, neither a file nor one that comes with qkv; {hint}")
+        path = known[str(recipe)][0]
+    tree = read_toml(path)
+    tree.pop("files", None)  # the digests in an older run's own recipe.toml are of that run, not settings
+    check_keys(Settings, dict.fromkeys(tree), str(recipe), also=(*SIDES, "objective_name", "vary"))
+    return tree
 
 
 def paths(names: list[str]) -> list[Path]:

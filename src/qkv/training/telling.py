@@ -2,7 +2,14 @@
 
 import json
 import math
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import islice
 from typing import Any
+
+from rich.progress import BarColumn
 
 from qkv.errors import InputError
 from qkv.evaluation import FIGURES, in_words
@@ -15,15 +22,17 @@ from qkv.training.log import Log
 from qkv.training.settings import Settings
 from qkv.training.trainer import Trainer
 
+SHOWN = ("loss", "perplexity", "bleu", "accuracy")  # of all figures of a validation
+SLOW = 15.0  # seconds between lines where no live line can be shown (a file, a pipe, CI)
+
 
 class Teller:
     """Sentences about one run, and the events of its trainer passed on."""
 
-    log: Log
-
     def __init__(self, display: Display, folder: RunFolder, task: Task, settings: Settings) -> None:
         self.display, self.say, self.folder, self.task, self.settings = display, display.say, folder, task, settings
-        display.unit = task.speed
+        self.recent: deque[tuple[float, int, float]] = deque(maxlen=50)  # when, tokens, loss
+        self.printed, self.validation = 0.0, ""
 
     def announce(self, trainer: Trainer, counted: str, went_on: bool) -> None:
         self.trainer = t = trainer
@@ -37,20 +46,15 @@ class Teller:
         if went_on:
             self.say(f"going on from step {t.now.step:,} ({duration(t.now.seconds)} of training so far)")
         self.pace = t.probe() * t.c.accumulate
-        self.say(f"limits: {self.limits()}; {self.plan()}. Settings and log are in {self.folder.place}")
+        about = f"about {duration(left)} at " if (left := self.left(measured=False)) is not None else ""
+        plan = f"{about}{self.pace:.2f} s a step"
+        self.say(f"limits: {self.limits()}; {plan}. Settings and log are in {self.folder.place}")
 
     def limits(self) -> str:
         c = self.trainer.c
-        said = [f"{c.epochs:g} epochs"] * bool(c.epochs) + [f"{c.steps:,} steps"] * bool(c.steps)
-        said += [f"{c.minutes:g} minutes"] * bool(c.minutes)
-        said += [f"{c.patience} validations without a better one"] * bool(c.patience)
-        return ", ".join(said) or "none (Ctrl-C stops and saves)"
-
-    def plan(self) -> str:
-        left = self.left(measured=False)
-        return (
-            f"about {duration(left)} at {self.pace:.2f} s a step" if left is not None else f"{self.pace:.2f} s a step"
-        )
+        limits = {f"{c.epochs:g} epochs": c.epochs, f"{c.steps:,} steps": c.steps, f"{c.minutes:g} minutes": c.minutes}
+        limits[f"{c.patience} validations without a better one"] = c.patience
+        return ", ".join(said for said, limit in limits.items() if limit) or "none (Ctrl-C stops and saves)"
 
     def left(self, measured: bool = True) -> float | None:
         """Seconds to the nearest limit: by what the run has taken so far, or by the pace of the first batches."""
@@ -64,6 +68,14 @@ class Teller:
         nearest = min(options, default=math.inf)
         return max(0.0, nearest) if math.isfinite(nearest) else None
 
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Within, events are logged, and shown in a live line where there can be one."""
+        self.log = Log(self.folder, self.trainer.now.step)
+        columns = (BarColumn(24), "{task.percentage:>3.0f}%", "{task.description}")
+        with closing(self.log), self.display.bar(*columns, transient=False) as self.update:
+            yield
+
     def event(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "note":
@@ -71,19 +83,39 @@ class Teller:
             return
         self.log.event(event)
         if kind == "train":
-            self.display.step(event, self.trainer.progress(), self.left())
+            self.step(event)
         elif kind == "valid":
-            self.display.validated(event)
+            figures = in_words({name: event[name] for name in SHOWN if name in event})
+            self.validation, best = f" | valid: {figures}", " (best)" if event["best"] else ""
+            self.say(f"epoch {event['epoch']:.2f}, step {event['step']:,}: validation {figures}{best}")
             self.log.draw(at_least=30)
         elif kind == "bad":
-            self.say(
-                f"step {event['step']:,}: the loss is not a number; batch left out "
-                f"({event['count']} so far, its rows are in the log)"
-            )
+            left_out = f"batch left out ({event['count']} so far, its rows are in the log)"
+            self.say(f"step {event['step']:,}: the loss is not a number; {left_out}")
         elif kind == "rollback":
-            self.say(
-                f"step {event['step']:,}: again and again not a number; back to the weights of step {event['to']:,}"
-            )
+            back = f"back to the weights of step {event['to']:,}"
+            self.say(f"step {event['step']:,}: again and again not a number; {back}")
+
+    def step(self, event: dict[str, Any]) -> None:
+        now = time.monotonic()
+        self.recent.append((now, event["tokens"], event["loss"]))
+        if self.update:
+            self.update(completed=self.trainer.progress(), description=self.line(event))
+        elif now - self.printed >= SLOW:
+            self.printed = now
+            self.say(self.line(event))
+
+    def line(self, event: dict[str, Any]) -> str:
+        seconds = self.recent[-1][0] - self.recent[0][0]
+        tokens = sum(tokens for _, tokens, _ in islice(self.recent, 1, None))
+        losses = [loss for _, _, loss in self.recent if math.isfinite(loss)]
+        loss = sum(losses) / len(losses) if losses else math.nan
+        speed = f"{tokens / seconds:,.0f} {self.task.speed}/s" if seconds else "measuring speed"
+        ahead = f", {duration(left)} left" if (left := self.left()) is not None else ""
+        return (
+            f"epoch {event['epoch']:.2f}, step {event['step']:,}: loss {loss:.3f}, rate {event['learning_rate']:.2e}, "
+            f"{speed}{ahead}{self.validation}"
+        )
 
     def summary(self, stopped: str) -> None:
         t, out = self.trainer, self.folder.out

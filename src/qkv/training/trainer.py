@@ -3,9 +3,11 @@
 import math
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from qkv.data import Batch, Place, Stream, generator
 from qkv.device import choose_device, choose_precision
 from qkv.errors import InputError
 from qkv.evaluation import FIGURES, better
-from qkv.folder import RunFolder
+from qkv.folder import RunFolder, fill
 from qkv.layers import Stack
 from qkv.memory import keep_freed_memory, peak_memory
 from qkv.objectives import Objective
@@ -121,8 +123,7 @@ class Trainer:
             group["lr"] = rate * group["factor"]
         loss, tokens = self.gradients(batches)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.c.clip or torch.inf)
-        finite = bool(torch.isfinite(norm)) and loss == loss and abs(loss) != float("inf")
-        if finite:
+        if torch.isfinite(norm) and math.isfinite(loss):
             self.optimizer.step()
             self.average.after_step(self.model)
             self.now.bad_in_a_row = 0
@@ -156,33 +157,34 @@ class Trainer:
                 f"{self.now.bad} batches gave a loss that is not a number; the last good weights are in {self.folder}; "
                 "begin anew with --restart and a lower --training.learning-rate, or --training.precision float32"
             )
-        if self.now.bad_in_a_row >= BAD_IN_A_ROW:
-            saved = checkpoint.newest(self.folder, self.say)
-            if saved:
-                self.restore_tensors(saved)  # the counters go on: the batches that did it are not read again
-                self.now.bad_in_a_row = 0
-                self.hooks.report({"event": "rollback", "step": self.now.step, "to": saved.state["step"]})
+        if self.now.bad_in_a_row >= BAD_IN_A_ROW and (saved := checkpoint.newest(self.folder, self.say)):
+            self.restore_tensors(saved)  # the counters go on: the batches that did it are not read again
+            self.now.bad_in_a_row = 0
+            self.hooks.report({"event": "rollback", "step": self.now.step, "to": saved.state["step"]})
 
     # -- when to do what -----------------------------------------------------------------------------------------
 
     def epoch(self) -> float:
         return self.now.place.epoch + self.now.place.batch / self.batches.count(self.now.place.epoch)
 
+    def limits(self) -> list[tuple[float, float, str]]:
+        """How far the run is and how far it may go, by each limit that it has, and what is said when it gets there."""
+        steps, epochs, minutes = self.c.steps, self.c.epochs, self.c.minutes
+        limits = [
+            (self.now.step, steps, f"{steps} steps are done"),
+            (self.epoch(), epochs, f"{epochs:g} epochs are done"),
+            (self.now.seconds / 60, minutes, f"{minutes:g} minutes are over"),
+        ]
+        return [one for one in limits if one[1]]
+
     def progress(self) -> float:
         """How much of the run is done, by the limit that is nearest: 0 to 1; 0 if there is no limit."""
-        limits = ((self.now.step, self.c.steps), (self.epoch(), self.c.epochs), (self.now.seconds / 60, self.c.minutes))
-        return max((done / limit for done, limit in limits if limit), default=0.0)
+        return max((done / limit for done, limit, _ in self.limits()), default=0.0)
 
     def finished(self) -> str:
         if self.c.patience and self.now.stale >= self.c.patience:
             return f"no better validation for {self.c.patience} in a row"
-        if self.c.steps and self.now.step >= self.c.steps:
-            return f"{self.c.steps} steps are done"
-        if self.c.epochs and self.epoch() >= self.c.epochs:
-            return f"{self.c.epochs:g} epochs are done"
-        if self.c.minutes and self.now.seconds >= self.c.minutes * 60:
-            return f"{self.c.minutes:g} minutes are over"
-        return ""
+        return next((said for done, limit, said in self.limits() if done >= limit), "")
 
     def validation_due(self) -> bool:
         if self.c.validate_every:
@@ -204,16 +206,13 @@ class Trainer:
                 raise InputError(f"this objective measures no {self.c.best_by}; --restart with best_by of: {known}")
             value = better(self.c.best_by, figures[self.c.best_by])
             is_best = value > (-math.inf if self.now.best is None else self.now.best)  # never, if not a number
+            self.now.stale += 1
             if is_best:
                 self.now.best, self.now.best_step, self.now.stale = value, self.now.step, 0
                 self.hooks.save_model(self.model, self.hooks.out)
-            else:
-                self.now.stale += 1
         self.model.train()
-        self.hooks.report(
-            {"event": "valid", "step": self.now.step, "epoch": round(self.epoch(), 3), "best": is_best, **figures}
-            | {"peak_memory": peak_memory()}
-        )
+        event = {"event": "valid", "step": self.now.step, "epoch": round(self.epoch(), 3), "best": is_best}
+        self.hooks.report({**event, **figures, "peak_memory": peak_memory()})
         self.save()
 
     def probe(self, samples: int = 3) -> float:
@@ -242,17 +241,14 @@ class Trainer:
             tensors |= {f"optimizer.{i}.{name}": value for name, value in entry.items()}
         # Weights and average may share storage, which safetensors refuses: each tensor is its own copy.
         tensors = {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}
-        checkpoint.save(
-            self.folder, self.now.step, lambda path: self.hooks.save_model(self.model, path), tensors, state
-        )
-        self.saved = state
+        save_model = partial(self.hooks.save_model, self.model)
+        checkpoint.save(self.folder, self.now.step, save_model, tensors, state)
         checkpoint.tidy(self.folder, self.c.keep)
-        self.saved_at = time.monotonic()
+        self.saved, self.saved_at = state, time.monotonic()
 
     def resume(self) -> bool:
         """Go on from the newest whole checkpoint, if there is one."""
-        saved = checkpoint.newest(self.folder, self.say)
-        if saved is None:
+        if (saved := checkpoint.newest(self.folder, self.say)) is None:
             return False
         self.restore_tensors(saved)
         self.now = Progress(**{**saved.state, "place": Place(**saved.state["place"])})
@@ -260,20 +256,18 @@ class Trainer:
         return True
 
     def restore_tensors(self, saved: checkpoint.Checkpoint) -> None:
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(saved.weights[name])
-        groups: dict[str, dict[str, Tensor]] = {"random": {}, "average": {}, "optimizer": {}}
+        fill(self.model, saved.weights, self.folder)
+        groups = defaultdict[str, dict[str, Tensor]](dict)
         for key, value in saved.tensors.items():
             kind, name = key.split(".", 1)
             groups[kind][name] = value
         checkpoint.set_random_state(groups["random"])
         self.average.restore({name: value.to(self.device) for name, value in groups["average"].items()})
-        state: dict[int, dict[str, Tensor]] = {}
+        state = defaultdict[int, dict[str, Tensor]](dict)
         for key, value in groups["optimizer"].items():
             i, name = key.split(".", 1)
-            state.setdefault(int(i), {})[name] = value
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
+            state[int(i)][name] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": dict(state)})
 
     def say(self, sentence: str) -> None:
         self.hooks.report({"event": "note", "text": sentence})

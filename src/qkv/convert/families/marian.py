@@ -6,6 +6,7 @@ nothing but the place of the layer norms.
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,7 @@ def embeddings(theirs: dict[str, Tensor], settings: MarianSettings, folder: Path
 
 
 def write_hugging_face(
-    out: Path, model: Transformer, tokenizer: Tokenizer, about: dict[str, Any], quantization: str = ""
+    out: Path, model: Transformer, tokenizer: Tokenizer, about: Mapping[str, Any], quantization: str = ""
 ) -> None:
     """Into an empty folder: what `AutoModelForSeq2SeqLM` and `AutoTokenizer` open."""
     if isinstance(tokenizer, Foreign):
