@@ -130,6 +130,49 @@ class Beams:
         self.is_moved = bool((self.place != torch.arange(n)).any())
 
 
+class Prompted(Beams):
+    """The cache of a model without a memory: it begins with the keys and values of prompts, padded on the left."""
+
+    def __init__(self, cache: Tensor, real: Tensor) -> None:
+        """cache (L, 2, n, H, T, K) and real (n, T): True where a token is no padding."""
+        super().__init__(cache[..., :0, :], None)
+        self.used = cache.size(4)
+        self.lengths = real.sum(dim=1)  # (n,), in the order of the search
+        self.is_full = bool(real.all())
+        self.cache = F.pad(cache, (0, 0, 0, ROOM))
+        self.own = cache.new_full((self.n, 1, self.used + ROOM), -torch.inf)
+        self.own[:, 0, : self.used].masked_fill_(real, 0)
+        self.arrange()
+
+    def begin(self) -> None:
+        super().begin()
+        if self.mask is None and not self.is_full:
+            self.mask = self.for_heads(self.own[:, :, : self.end])
+
+    def places(self) -> Tensor:
+        """Where the last token of each hypothesis stands in its own text, (n * W,)."""
+        return (self.lengths + self.steps).repeat_interleave(self.width)
+
+    def reorder(self, rows: Tensor) -> None:
+        """In groups as ever; but hypotheses of a text that has slid have caches of their own, in any order."""
+        group = rows // self.width
+        kept = group.unique_consecutive()
+        is_grouped = not len(rows) % max(1, len(kept)) and bool((kept[1:] > kept[:-1]).all())
+        if is_grouped and torch.equal(group, kept.repeat_interleave(len(rows) // max(1, len(kept)))):
+            super().reorder(rows)
+            return
+        place = self.place[group]
+        self.cache, self.own = self.cache[:, :, place], self.own[place, rows % self.width][:, None]
+        self.lengths, self.n, self.width = self.lengths[group], len(rows), 1
+        self.place, self.is_moved, self.is_full = torch.arange(self.n), False, False
+        self.memory = self.memory[:, :, place]
+        self.arrange()
+
+    def leave(self, kept: Tensor) -> None:
+        self.lengths = self.lengths[kept]
+        super().leave(kept)
+
+
 def look(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_few: bool) -> Tensor:
     """softmax(q k^T + mask) v (n * W, H * K), for q (n, W, H, K), which is scaled already, and k, v (n, H, S, K)."""
     n, W, H, _ = q.shape

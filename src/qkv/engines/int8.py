@@ -7,7 +7,7 @@ from threading import Lock
 import torch
 from torch import Tensor, nn
 
-from qkv.engines.lean import COMPILED, Dense, Product, as_it_is
+from qkv.engines.lean import COMPILED, Dense, Product
 
 PACKING = Lock()  # one thread at a time
 LEVELS = 127  # of a weight on each side of 0
@@ -53,7 +53,7 @@ class Int8(nn.Module):
             self.packed = torch.ops.quantized.linear_prepack(packed, bias)
             torch.backends.quantized.engine = before
         self.is_relu = activation == "relu"
-        self.activation = COMPILED.get("" if self.is_relu else activation, as_it_is)
+        self.activation = COMPILED["" if self.is_relu else activation]
 
     def forward(self, x: Tensor) -> Tensor:
         ops = torch.ops.quantized

@@ -8,7 +8,7 @@ import torch
 from qkv.decoding.engine import Search, Spread, Work
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.sampling import RowNumber
-from qkv.engines.lean import LeanTransformer
+from qkv.engines.lean import LeanTransformer, LeanWriter
 from qkv.engines.lean_gpt2 import LeanGPT2
 from qkv.engines.workers import SideBySide
 from qkv.models import GPT2, GPT2Config, Transformer, Writes
@@ -22,8 +22,7 @@ class Lean(SideBySide):
     name = "lean"
 
     def __init__(self, model: Transformer | GPT2, decoder: Writes | None = None) -> None:
-        lean = LeanGPT2(model) if isinstance(model, GPT2) else LeanTransformer(model)
-        super().__init__(model, decoder or lean)
+        super().__init__(model, decoder or (LeanGPT2(model) if isinstance(model, GPT2) else LeanTransformer(model)))
         c = model.config
         layers, attentions = (c.layers, 4) if isinstance(c, GPT2Config) else (c.decoder_layers, 6)
         block = attentions * c.d_model**2 + 2 * c.d_model * c.inner_width
@@ -39,7 +38,7 @@ class Lean(SideBySide):
 
     def compile(self) -> None:
         """Now, and not after some steps: there is much to do."""
-        if isinstance(self.decoder, LeanTransformer | LeanGPT2):
+        if isinstance(self.decoder, LeanWriter):
             self.decoder.compile()
 
     def spread(self, work: Work, count: int) -> Spread | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.lexicon import Cells, Ids, Lexicon, Shares
 from qkv.decoding.sampling import RowNumber
 from qkv.engines.beams import Beams
-from qkv.engines.lean import LeanTransformer, Sliced
+from qkv.engines.lean import LeanTransformer
 from qkv.engines.lean_engine import Lean
 from qkv.errors import InputError
 from qkv.files import write_with
@@ -81,7 +81,7 @@ class Short:
     def __init__(self, lean: LeanTransformer, shortlist: Shortlist, src: Tensor) -> None:
         self.lean, self.shortlist = lean, shortlist
         self.ids, _ = shortlist.of(src)
-        self.vocabulary = cast(Sliced, lean.vocabulary).rows(self.ids)
+        self.vocabulary = cast(Any, lean.vocabulary).rows(self.ids)
 
     def start(self, given: Tensor) -> tuple[Tensor, ShortState]:
         """The sentences that it was made for, in any order, each as often as one likes."""
