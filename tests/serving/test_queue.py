@@ -60,7 +60,7 @@ def test_many_clients_share_batches_and_get_what_they_would_get_alone(
     translator: Translator, watched: Watched, queue: Queue, sentences: list[str]
 ) -> None:
     """Hypotheses and scores, not only the best text; in whatever batch they were."""
-    alone = [translator.translate(text, n_best=3)[0] for text in sentences]
+    alone = [translator.translate(text, n_best=3) for text in sentences]
     assert len({one.text for one in alone}) > 30, "a model that says the same of everything proves nothing"
     with ThreadPoolExecutor(16) as threads:
         answers = [threads.submit(queued(watched, queue, str(i % 7)).translate, text, n_best=3)
@@ -154,11 +154,11 @@ def test_who_waits_too_long_is_told_and_leaves_the_queue(watched: Watched, queue
         first = threads.submit(queued(watched, queue).translate, "dog.")
         until(lambda: watched.batches)
         with pytest.raises(Refusal, match="longer than the server allows") as refused:
-            queued(watched, queue, seconds=0.01).translate("cat.")
+            queued(watched, queue, seconds=0.01).translate(["cat."])
         assert refused.value.status == 503
         watched.gate.set()
         assert first.result(SOON)
-        assert queued(watched, queue).translate("snow.")[0].text == "Schnee."
+        assert queued(watched, queue).translate(["snow."])[0].text == "Schnee."
     assert ["cat."] not in watched.batches
 
 
@@ -170,7 +170,7 @@ def test_closing_finishes_what_waits_and_takes_no_more(watched: Watched, sentenc
     closing.start()
     until(lambda: queue.closed)
     with pytest.raises(Refusal, match="stopping") as refused:
-        queued(watched, queue).translate("dog.")
+        queued(watched, queue).translate(["dog."])
     assert refused.value.status == 503
     watched.gate.set()
     closing.join(SOON)
@@ -206,19 +206,19 @@ def test_a_search_beyond_the_limits_is_refused(
     how: dict[str, int], sentence: str, watched: Watched, queue: Queue
 ) -> None:
     with pytest.raises(InputError, match=sentence):
-        queued(watched, queue).translate("dog.", **how)
+        queued(watched, queue).translate(["dog."], **how)
 
 
 def test_a_sentence_without_end_is_refused(watched: Watched, queue: Queue) -> None:
     with pytest.raises(InputError, match="a sentence has 20001 characters, more than 20000"):
-        queued(watched, queue).translate("x" * 20_001)
+        queued(watched, queue).translate(["x" * 20_001])
 
 
 def test_a_text_that_cannot_be_read_fails_alone(watched: Watched, queue: Queue) -> None:
     watched.gate.set()
     with pytest.raises(InputError, match="half a surrogate pair"):
         queued(watched, queue).translate(["dog.", "\ud800"])
-    assert queued(watched, queue).translate("cat.")[0].text == "Katze.", "the thread goes on"
+    assert queued(watched, queue).translate(["cat."])[0].text == "Katze.", "the thread goes on"
 
 
 def test_a_long_text_fits_into_a_short_queue(watched: Watched, sentences: list[str]) -> None:

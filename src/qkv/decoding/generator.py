@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, overload
 
 import torch
@@ -12,12 +11,11 @@ from torch import Tensor
 from qkv.config import check_keys
 from qkv.decoding.engine import Plain, Search
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.searcher import Searcher, by_length
+from qkv.decoding.searcher import Writer, by_length
 from qkv.decoding.translator import Scored
 from qkv.errors import InputError
 from qkv.evaluation.perplexity import Likelihood, ScoredWindow, windows
-from qkv.models import Model
-from qkv.text.tokenizer import EOS, PAD, Tokenizer
+from qkv.text.tokenizer import EOS, PAD
 
 DRAWS = ("temperature", "top_k", "top_p")  # each of them asks for sampling
 HALF = "\ufffd"  # what the bytes of a character are read as that is not complete
@@ -81,43 +79,21 @@ def after(said: str, text: str) -> str:
     return text[next(i for i, letter in enumerate(said) if text[i : i + 1] != letter) :]
 
 
-class Generator:
+class Generator(Writer):
     """`qkv.load(folder).generate(texts)`; a text is the same whatever others are generated beside it."""
 
-    def __init__(
-        self,
-        model: Model,
-        tokenizer: Tokenizer,
-        about: dict[str, object],
-        engine: Plain | None = None,
-        *,
-        workers: int = 1,
-    ) -> None:
-        """`workers`: so many batches are decoded side by side, in processes of their own where the engine can."""
-        self.model, self.tokenizer, self.about = model.eval(), tokenizer, about
-        self.searcher = Searcher(engine or Plain(model), workers=workers)
-        self.folder: Path | None = None  # where it was loaded from
-        self.context: int = model.config.max_length
+    engine: Plain
 
     @property
-    def engine(self) -> Plain:
-        engine: Plain = self.searcher.engine  # type: ignore[assignment]
-        return engine
-
-    @engine.setter
-    def engine(self, engine: Plain) -> None:
-        self.searcher.engine = engine
+    def context(self) -> int:
+        return int(self.model.config.max_length)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
     @overload
-    def generate(
-        self, texts: str, *, tokens: int = 60, stop: bool = True, workers: int | None = None, **how: Any
-    ) -> Generated: ...
+    def generate(self, texts: str, **how: Any) -> Generated: ...  # type: ignore[overload-overlap]
     @overload
-    def generate(
-        self, texts: Sequence[str], *, tokens: int = 60, stop: bool = True, workers: int | None = None, **how: Any
-    ) -> list[Generated]: ...
+    def generate(self, texts: Sequence[str], **how: Any) -> list[Generated]: ...
     def generate(
         self, texts: str | Sequence[str], *, tokens: int = 60, stop: bool = True, workers: int | None = None, **how: Any
     ) -> Generated | list[Generated]:
@@ -129,7 +105,7 @@ class Generator:
         prompts, search = [texts] if isinstance(texts, str) else list(texts), search_for(tokens, stop, how)
         given, limits = [self.ids(prompt) for prompt in prompts], [tokens] * len(prompts)
         sizes = [len(ids) + tokens for ids in given]
-        found = self.searcher.search(given, limits, search, sizes=sizes, workers=workers)
+        found = self.search(given, limits, search, sizes=sizes, workers=workers)
         every = zip(prompts, given, found, strict=True)
         done = [self.generated(prompt, ids, some.hypotheses) for prompt, ids, some in every]
         return done[0] if isinstance(texts, str) else done

@@ -71,7 +71,7 @@ def trace(translator: Translator, text: str, **how: Any) -> Trace:
     watched = Watched(cast(EncoderDecoder, translator.model))
     engine = Watching(watched)
     twin = Translator(translator.model, translator.tokenizer, translator.about, engine)
-    translated = twin.translate(line, **how)[0]
+    translated = twin.translate(line, **how)
     src, tgt = translator.tokenizer.encode(line), engine.found[0].tokens
     source_words, target_words = words_in(translator.tokenizer, src), words_in(translator.tokenizer, tgt)
     pieces = translator.tokenizer.pieces

@@ -29,8 +29,8 @@ def record_attention(watched: Any) -> Iterator[Maps]:
 @contextmanager
 def searching_with_model(watched: Translator | Generator) -> Iterator[None]:
     """Within, it searches with its model itself, and not with a faster form that has no such modules."""
-    engine, watched.searcher.engine = watched.engine, Plain(watched.model)
+    engine, watched.engine = watched.engine, Plain(watched.model)
     try:
         yield
     finally:
-        watched.searcher.engine = engine
+        watched.engine = engine

@@ -32,7 +32,7 @@ def look_at(translator: Translator, source: str, target: str | None = None) -> L
 def ids_of(translator: Translator, source: str, target: str | None = None) -> tuple[list[int], list[int]]:
     """The tokens of both sides, without their ends."""
     if target is None:
-        target = translator.translate(source, split=False)[0].text
+        target = translator.translate(source, split=False).text
     src, tgt = (translator.tokenizer.encode(normalise(text)) for text in (source, target))
     return src, tgt
 

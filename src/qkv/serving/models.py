@@ -54,7 +54,7 @@ class Models:
             own, taken = Path(folder).resolve().name, [one.name for one in served]
             name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in taken)
             translator = load_translator(folder, device, engine=engine, own_process=own_process)
-            translator.searcher.open_workers()  # now, while this process has no threads that a copy would miss
+            translator.open_workers()  # now, while this process has no threads that a copy would miss
             served.append(Served(name, Path(folder), translator))
         return cls(served)
 

@@ -225,16 +225,15 @@ class Queued:
         own = self.translator
         self.about, self.tokenizer, self.longest = own.about, own.tokenizer, own.longest
 
-    def translate(self, texts: str | Sequence[str], **how: Any) -> list[Translated]:
+    def translate(self, texts: Sequence[str], **how: Any) -> list[Translated]:
         search = check_search(self.queue.limits, how)
-        lines = [texts] if isinstance(texts, str) else list(texts)
-        longest, most = max(map(len, lines), default=0), self.queue.limits.characters
+        longest, most = max(map(len, texts), default=0), self.queue.limits.characters
         if longest > most:
             raise InputError(f"a sentence has {longest} characters, more than {most}; cut it into several")
         chunk = min(CHUNK, share_of(self.queue.limits.queue))
         found: list[Translated] = []
-        for start in range(0, len(lines), chunk):
-            job = Job(self.translator, lines[start : start + chunk], search, self.client, self.gone)
+        for start in range(0, len(texts), chunk):
+            job = Job(self.translator, list(texts[start : start + chunk]), search, self.client, self.gone)
             self.queue.put(job)
             found += wait_for(job.answer, self.deadline)
         return found
