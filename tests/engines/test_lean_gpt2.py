@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from qkv.decoding import Generator, Plain, Search
 from qkv.decoding.engine import padded_left
-from qkv.engines.lean import is_standard
+from qkv.engines.lean import LeanGPT2, is_standard
 from qkv.engines.lean_engine import Lean
-from qkv.engines.lean_gpt2 import LeanGPT2
 from qkv.models import GPT2, GPT2Config
 from qkv.text.tokenizer import Tokenizer
 

@@ -1,7 +1,6 @@
-"""The Transformer as decoding runs it: the same numbers as `models.Transformer`, with less work for each token."""
+"""A Transformer and GPT-2 as decoding runs them: the numbers of `models`, with less work for each token."""
 
 import copy
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeGuard, cast
 
@@ -10,43 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention import MultiHead, Soft, padding
-from qkv.engines.beams import Beams, look
-from qkv.layers import ACTIVATIONS, Block, Stack
+from qkv.engines.beams import Beams, Prompted, look
+from qkv.engines.products import HAS_ONEDNN, Dense, Make, Packed, Product
+from qkv.layers import Block, Stack
 from qkv.models import GPT2, Model, Transformer
 from qkv.positions import Places, Position
 from qkv.text.tokenizer import BOS, PAD
 
 EAGER = 64  # steps that are over before compiling (0.1 to 0.2 s) is
 MOSTLY = 0.95  # the share of real tokens above which packing costs more than it saves
-
-Product = Callable[[Tensor], Tensor]  # x W^T + b, and perhaps an activation, by whichever kernel: x (N, D) -> (N, F)
-Make = Callable[[str, Tensor, Tensor | None, str], Product]  # of a name, a weight, a bias, an activation ("" for none)
-
-
-class Dense(nn.Module):
-    """The product as it is, in the precision of the weights."""
-
-    def __init__(self, name: str, weight: Tensor, bias: Tensor | None, activation: str) -> None:
-        super().__init__()
-        self.weight, self.bias, self.activation = weight, bias, COMPILED[activation]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.activation(F.linear(x, self.weight, self.bias))
-
-    def rows(self, ids: Tensor) -> Product:
-        """The product with some rows of W alone."""
-        return Dense("", self.weight[ids], None if self.bias is None else self.bias[ids], "")
-
-
-def as_it_is(x: Tensor) -> Tensor:
-    return x
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    return F.gelu(x, approximate="tanh")
-
-
-COMPILED = ACTIVATIONS | {"gelu_tanh": gelu_tanh, "": as_it_is}  # TorchScript knows no partial functions
 
 
 def is_standard(model: Model) -> TypeGuard[Transformer | GPT2]:
@@ -255,6 +226,40 @@ class LeanEmbedding:
             more = self.position.embed(zeros, Places.span(known, stop, zeros.device))[0]
             self.placed = placed = torch.cat((placed, more))  # (T, D)
         return torch.add(placed[start:stop], F.embedding(ids, self.weight), alpha=self.scale)
+
+
+class LeanGPT2(LeanWriter):
+    """A standard GPT-2's `start` and `step`."""
+
+    def __init__(self, model: GPT2, eager: float = EAGER) -> None:
+        c, make = model.config, Packed if HAS_ONEDNN else Dense
+        self.config, self.decoder, self.eager = c, LeanDecoder("decoder", model.decoder, make, c.activation), eager
+        self.blocks = list(self.decoder.blocks)
+        self.table, self.norm = model.tokens.weight.detach(), normalised(model.decoder.norm)
+        empty = torch.zeros(1, c.max_length, c.d_model)
+        self.placed = model.decoder.position.embed(empty, Places.span(0, c.max_length, empty.device))[0].detach()
+        self.vocabulary = joined("vocabulary", make, model.projection)
+
+    def start(self, given: Tensor) -> tuple[Tensor, Prompted]:
+        """Prompts (B, T), padded on the left: the last token of each, and what the others leave."""
+        before, c = given[:, :-1], self.config
+        real, shape = before != PAD, list(before.shape)
+        cache = torch.empty(c.layers, 2, len(given), c.n_heads, shape[1], c.head_width)
+        if shape[1]:
+            x = F.embedding(before, self.table) + F.embedding((real.cumsum(dim=1) - 1).clamp(min=0), self.placed)
+            x, mask = x.flatten(0, 1), None if real.all() else self.visible(real)
+            for layer, block in enumerate(self.blocks):
+                x = block.read(x, shape, None, mask, cache[layer])
+        return given[:, -1], Prompted(cache, real)
+
+    def visible(self, real: Tensor) -> Tensor:
+        """(B, 1, T, T): what stands before a token and is no padding; padding sees itself, and stays a number."""
+        T = real.size(1)
+        causal = torch.ones(T, T, dtype=torch.bool).tril()
+        return (causal & real[:, None] | torch.eye(T, dtype=torch.bool))[:, None]
+
+    def embed(self, tokens: Tensor, seen: Prompted) -> Tensor:
+        return seen.arranged(F.embedding(tokens, self.table) + F.embedding(seen.places(), self.placed))
 
 
 def normalised(norm: nn.Module) -> Product:

@@ -8,8 +8,7 @@ import torch
 from qkv.decoding.engine import Search, Spread, Work
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.sampling import RowNumber
-from qkv.engines.lean import LeanTransformer, LeanWriter
-from qkv.engines.lean_gpt2 import LeanGPT2
+from qkv.engines.lean import LeanGPT2, LeanTransformer, LeanWriter
 from qkv.engines.workers import SideBySide
 from qkv.models import GPT2, GPT2Config, Transformer, Writes
 
