@@ -17,9 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention import padding
-from qkv.convert.extras import need
 from qkv.convert.foreign import Foreign
-from qkv.convert.plain import output_bias, place_table
+from qkv.convert.plain import need, output_bias, place_table
 from qkv.errors import InputError
 from qkv.files import write_json
 from qkv.layers import Seen

@@ -66,11 +66,9 @@ class Engine(Protocol):
 
         `rows` say what is drawn for each, see `sample`.
         """
-        ...
 
     def spread(self, work: Work, count: int) -> Spread | None:
         """A way to do `count` pieces of work at a time; None if there is none."""
-        ...
 
 
 class Plain:

@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
 class Searcher:
     """Ids in, hypotheses out: the same whatever the batches and the workers are."""
 
-    catches_loops = False  # see `caught`
+    catches_loops = False  # decode once more what runs in a loop that its source does not have
 
     def __init__(self, engine: Engine, *, workers: int = 1) -> None:
         """`workers`: so many batches are decoded side by side, in processes of their own where the engine can."""
@@ -80,19 +80,16 @@ class Searcher:
         return [([astuple(one) for one in some.hypotheses], some.looped) for some in found]
 
     def decode(self, batch: list[Wanted], how: Search) -> list[Searched]:
-        results = self.hypotheses(batch, how)
-        return self.caught(batch, results, how) if self.catches_loops else [Searched(some, False) for some in results]
+        results, second = self.hypotheses(batch, how), dict[int, list[Hypothesis]]()
+        loop = [i for i, found in enumerate(results) if loops(found[0].tokens) and not loops(batch[i].source)]
+        if self.catches_loops and loop:
+            again = self.hypotheses([batch[i] for i in loop], replace(how, no_repeat=BLOCK))
+            second = dict(zip(loop, again, strict=True))
+        return [Searched(second.get(i, first), i in second) for i, first in enumerate(results)]
 
     def hypotheses(self, batch: list[Wanted], how: Search) -> list[list[Hypothesis]]:
         sources, limits, rows = [one.source for one in batch], [one.limit for one in batch], [one.row for one in batch]
         return self.engine.decode(sources, limits, how, rows)
-
-    def caught(self, batch: list[Wanted], results: list[list[Hypothesis]], how: Search) -> list[Searched]:
-        """Sentences whose translation runs in a loop that the source does not have are decoded once more."""
-        bad = [i for i, found in enumerate(results) if loops(found[0].tokens) and not loops(batch[i].source)]
-        again = self.hypotheses([batch[i] for i in bad], replace(how, no_repeat=BLOCK)) if bad else []
-        second = dict(zip(bad, again, strict=True))
-        return [Searched(second.get(i, first), i in second) for i, first in enumerate(results)]
 
 
 class Writer(Searcher):

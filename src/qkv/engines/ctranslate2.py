@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,22 +85,17 @@ class CTranslate2:
 
     def searched(self, sources: list[list[int]], how: Search, limit: int) -> list[list[Hypothesis]]:
         """The best `beam` that ended, by log p."""
+        spelled = [[self.words[number] for number in ids] for ids in sources]
         results = self.translator.translate_batch(
-            self.spell(sources), beam_size=how.beam, num_hypotheses=how.beam, length_penalty=POWER, return_scores=True,
-            max_input_length=0, min_decoding_length=0, max_decoding_length=limit,
-            max_batch_size=BATCH,
+            spelled, beam_size=how.beam, num_hypotheses=how.beam, length_penalty=POWER, return_scores=True,
+            max_input_length=0, min_decoding_length=0, max_decoding_length=limit, max_batch_size=BATCH,
         )  # fmt: skip
         alpha, found = how.alpha if how.beam > 1 else 0.0, []
         for result in results:
-            rows = [(self.read(words), score) for words, score in zip(result.hypotheses, result.scores, strict=True)]
+            read = [[self.ids[word] for word in words] for words in result.hypotheses]
+            rows = zip(read, result.scores, strict=True)
             found.append([scored(ids, score * (len(ids) + 1) ** POWER, alpha) for ids, score in rows])
         return found
-
-    def spell(self, rows: list[list[int]]) -> list[list[str]]:
-        return [[self.words[number] for number in ids] for ids in rows]
-
-    def read(self, words: list[str]) -> list[int]:
-        return [self.ids[word] for word in words]
 
 
 def scored(ids: list[int], log_probability: float, alpha: float) -> Hypothesis:
@@ -115,13 +110,15 @@ def prepared(path: Path, loaded: Loaded) -> Iterator[Path]:
     if noted.get("weights") == digest(path):
         yield kept
         return
-    quantization = str(noted.get("quantization", ""))
-    with ExitStack() as stack:
+    parts = (loaded.model, loaded.tokenizer, loaded.about, str(noted.get("quantization", "")))
+
+    def export(folder: Path) -> Path:
+        with exporting("ctranslate2", path, folder, *parts):
+            return folder
+
+    with tempfile.TemporaryDirectory() as elsewhere:
         try:
-            with exporting("ctranslate2", path, kept, loaded.model, loaded.tokenizer, loaded.about, quantization):
-                pass
+            made = export(kept)
         except OSError:  # no permission, no space
-            kept = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "ctranslate2"
-            with exporting("ctranslate2", path, kept, loaded.model, loaded.tokenizer, loaded.about, quantization):
-                pass
-        yield kept
+            made = export(Path(elsewhere) / "ctranslate2")
+        yield made
