@@ -8,7 +8,7 @@ import torch
 
 from qkv.decoding import Translator, length_penalty
 from qkv.decoding.alignment import align
-from qkv.decoding.constraints import NEVER
+from qkv.decoding.hypothesis import NEVER
 from qkv.decoding.trace import SearchStep, Trace, trace
 from qkv.errors import InputError
 from qkv.models import Model, Recurrent, RecurrentConfig, Transformer, TransformerConfig

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import qkv
 from qkv import folder
 from qkv.decoding import Search, Translator
-from qkv.decoding.constraints import loops
+from qkv.decoding.hypothesis import loops
 from qkv.decoding.searcher import by_length
 from qkv.decoding.translator import longest_targets
 from qkv.errors import InputError

@@ -92,7 +92,7 @@ class Generator(Writer):
     # -- writing ---------------------------------------------------------------------------------------------------
 
     @overload
-    def generate(self, texts: str, **how: Any) -> Generated: ...  # type: ignore[overload-overlap]
+    def generate(self, texts: str, **how: Any) -> Generated: ...
     @overload
     def generate(self, texts: Sequence[str], **how: Any) -> list[Generated]: ...
     def generate(

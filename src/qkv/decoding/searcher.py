@@ -5,9 +5,8 @@ from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qkv.decoding.constraints import loops
 from qkv.decoding.engine import Engine, Plain, Search, Spread
-from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.hypothesis import Hypothesis, loops
 from qkv.decoding.sampling import RowNumber
 from qkv.models import Model
 from qkv.text.tokenizer import Tokenizer

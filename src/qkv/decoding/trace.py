@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from qkv.config import check_keys
 from qkv.decoding.alignment import Links, memory_layers, readout_of, strongest, word_attention
-from qkv.decoding.constraints import NEVER
 from qkv.decoding.engine import Plain, Search, padded
-from qkv.decoding.hypothesis import Hypothesis, length_penalty
+from qkv.decoding.hypothesis import NEVER, Hypothesis, length_penalty
 from qkv.decoding.searcher import Searched
 from qkv.decoding.translator import Scored, Translated, Translator, longest_targets
 from qkv.errors import InputError
@@ -79,12 +78,16 @@ def trace(translator: Translator, text: str, **how: Any) -> Trace:
     found, looped = twin.search([src], longest_targets([src], model.config.max_length), every, rows=[(0, 0)])[0]
     translated = twin.join(1, [Searched(found[: search.n_best], looped)])
     tgt = found[0].tokens
-    source_words, target_words = words_in(tokenizer, src), words_in(tokenizer, tgt)
+    words = [words_in(tokenizer, ids) for ids in (src, tgt)]
+    sides = [[[ids[i] for i in word.tokens] for word in some] for ids, some in zip((src, tgt), words, strict=True)]
+    links: Links = []
+    if memory_layers(model):
+        (weights,) = word_attention(translator, [sides[0]], [sides[1]], readout_of(translator))
+        links = strongest(weights)
     scores = log_probabilities(model, src, tgt).gather(1, torch.tensor([[*tgt, EOS]]).T)[:, 0]
     return Trace(
         line, translated, src, tgt, [*tokenizer.pieces(src), "</s>"], [*tokenizer.pieces(tgt), "</s>"],
-        scores.tolist(), source_words, target_words,
-        links_of(translator, (src, source_words), (tgt, target_words)),
+        scores.tolist(), *words, links,
         list(steps_of(watched.rounds, found, tokenizer, search.alpha if is_beam else 0.0)),
     )  # fmt: skip
 
@@ -119,16 +122,6 @@ def words_in(tokenizer: Tokenizer, ids: list[int]) -> list[Word]:
         groups[-1].append(number)
     texts = tokenizer.decode_batch([[ids[i] for i in group] for group in groups])
     return [Word(text.strip(), group) for text, group in zip(texts, groups, strict=True)]
-
-
-def links_of(
-    translator: Translator, source: tuple[list[int], list[Word]], target: tuple[list[int], list[Word]]
-) -> Links:
-    if not memory_layers(translator.model):
-        return []
-    sides = [[[ids[i] for i in word.tokens] for word in words] for ids, words in (source, target)]
-    (weights,) = word_attention(translator, [sides[0]], [sides[1]], readout_of(translator))
-    return strongest(weights)
 
 
 # -- watching a search -----------------------------------------------------------------------------------------------

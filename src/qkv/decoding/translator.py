@@ -53,7 +53,7 @@ class Translator(Writer):
         return min(known if isinstance(known, int) else 10**9, int(self.model.config.max_length) - 1)
 
     @overload
-    def translate(self, texts: str, **how: Any) -> Translated: ...  # type: ignore[overload-overlap]
+    def translate(self, texts: str, **how: Any) -> Translated: ...
     @overload
     def translate(self, texts: Sequence[str], **how: Any) -> list[Translated]: ...
     def translate(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -23,6 +24,7 @@ from qkv.folder import Loaded
 from qkv.memory import keep_freed_memory
 from qkv.models import Transformer
 
+W = TypeVar("W", Translator, Generator)
 RENAMED = {"native": "lean"}  # names that are read for one more version
 
 
@@ -32,29 +34,27 @@ def open_translator(loaded: Loaded, engine: str = "lean", workers: int = 1, *, o
     It changes nothing of the process that it is in. With `own_process`, as commands ask, it does: there is a worker for
     each thread of torch, little work is done by one thread, and memory that is freed is kept.
     """
-    opened, workers = prepared(loaded, engine, workers, own_process)
-    parts = (loaded.model, loaded.tokenizer, loaded.about, opened)
-    return Translator(*parts, workers=workers, folder=loaded.folder)
+    return opened(Translator, loaded, engine, workers, own_process)
 
 
 def open_generator(loaded: Loaded, engine: str = "lean", workers: int = 1, *, own_process: bool = False) -> Generator:
     """The generator of a model folder that holds a language model; the rest as for a translator."""
-    opened, workers = prepared(loaded, engine, workers, own_process)
-    if not isinstance(opened, Plain):
-        raise InputError(f"engine {opened.name} writes translations only; use lean or plain for a language model")
-    parts = (loaded.model, loaded.tokenizer, loaded.about, opened)
-    return Generator(*parts, workers=workers, folder=loaded.folder)
+    generator = opened(Generator, loaded, engine, workers, own_process)
+    if not isinstance(generator.engine, Plain):
+        name = generator.engine.name
+        raise InputError(f"engine {name} writes translations only; use lean or plain for a language model")
+    return generator
 
 
-def prepared(loaded: Loaded, engine: str, workers: int, own_process: bool) -> tuple[Engine, int]:
+def opened(kind: type[W], loaded: Loaded, engine: str, workers: int, own_process: bool) -> W:
     device = next(loaded.model.parameters()).device.type
-    opened = open_engine(engine, loaded.folder or Path(), loaded, device)
+    found = open_engine(engine, loaded.folder or Path(), loaded, device)
     if own_process and device == "cpu":
         keep_freed_memory()
         workers = torch.get_num_threads()
-        if isinstance(opened, Lean):
-            opened.sets_threads = True
-    return opened, workers
+        if isinstance(found, Lean):
+            found.sets_threads = True
+    return kind(loaded.model, loaded.tokenizer, loaded.about, found, workers=workers, folder=loaded.folder)
 
 
 def lean(path: Path, loaded: Loaded, device: str) -> Plain:

@@ -22,7 +22,7 @@ class Beams:
         self.memory, self.memory_mask = memory, memory_mask
         self.n, self.heads, self.width, self.steps, self.used = memory.size(2), memory.size(3), 1, 0, 0
         self.place = torch.arange(self.n)  # where in the cache the search's sentence i is
-        self.is_moved = False
+        self.is_moved, self.is_full = False, True
         self.cache = memory.new_empty(*memory.shape[:4], ROOM, memory.size(-1))
         self.own = memory.new_full((self.n, 1, ROOM), -torch.inf)
         self.arrange()
@@ -43,22 +43,15 @@ class Beams:
 
     # -- one step ------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Make room for one entry of each hypothesis; each sees its own."""
+    def begin(self) -> tuple[Tensor, int, int, Tensor | None, Tensor, Tensor | None, bool]:
+        """Make room for one entry of each hypothesis, which sees its own: what `lean.LeanBlock` is given."""
         if self.used + self.width > self.cache.size(4):
             self.make_room(self.width)
-        self.end = self.used + self.width
-        self.own.narrow(2, self.used, self.width).diagonal(dim1=1, dim2=2).zero_()
+        before, self.used, self.steps = self.used, self.used + self.width, self.steps + 1
+        self.own.narrow(2, before, self.width).diagonal(dim1=1, dim2=2).zero_()
         # One hypothesis a sentence has written every entry.
-        self.mask = None if self.width == 1 else self.for_heads(self.own[:, :, : self.end])
-
-    def for_blocks(self) -> tuple[Tensor, int, int, Tensor | None, Tensor, Tensor | None, bool]:
-        """What a step needs to know, in the order of `lean.DecoderBlock`."""
-        return self.now, self.used, self.width, self.mask, self.sources, self.source_mask, self.is_few
-
-    def finish(self) -> None:
-        self.used = self.end
-        self.steps += 1
+        mask = None if self.width == 1 and self.is_full else self.for_heads(self.own[:, :, : self.used])
+        return self.now, before, self.width, mask, self.sources, self.source_mask, self.is_few
 
     # -- between steps -------------------------------------------------------------------------------------------
 
@@ -143,11 +136,6 @@ class Prompted(Beams):
         self.own = cache.new_full((self.n, 1, self.used + ROOM), -torch.inf)
         self.own[:, 0, : self.used].masked_fill_(real, 0)
         self.arrange()
-
-    def begin(self) -> None:
-        super().begin()
-        if self.mask is None and not self.is_full:
-            self.mask = self.for_heads(self.own[:, :, : self.end])
 
     def places(self) -> Tensor:
         """Where the last token of each hypothesis stands in its own text, (n * W,)."""

@@ -104,7 +104,7 @@ class LeanStack(nn.Module):
 class LeanEncoder(LeanStack):
     def forward(self, x: Tensor, shape: list[int], real: Tensor | None, mask: Tensor | None) -> Tensor:
         for block in self.blocks:
-            x = block.read(x, shape, real, mask, None)
+            x = block.read(x, shape, real, mask, None)  # type: ignore[operator]
         return x
 
 
@@ -157,19 +157,17 @@ class LeanWriter:
             for name in self.compiled:
                 setattr(self, name, torch.jit.script(getattr(self, name)))
 
-    def step(self, tokens: Tensor, seen: Any) -> Tensor:
+    def step(self, tokens: Tensor, seen: Beams) -> Tensor:
         """The last token of each hypothesis (N,) -> logits of the next one (N, V)."""
         return self.vocabulary(self.hidden(tokens, seen))
 
-    def hidden(self, tokens: Tensor, seen: Any) -> Tensor:
+    def hidden(self, tokens: Tensor, seen: Beams) -> Tensor:
         """... -> what the vocabulary is multiplied with (N, D)."""
         left = self.eager = self.eager - 1
         if left == 0:
             self.compile()
-        seen.begin()
-        x = self.decoder(self.embed(tokens, seen), *seen.for_blocks())
-        seen.finish()
-        return seen.restored(self.norm(x))
+        x = self.embed(tokens, seen)
+        return seen.restored(self.norm(self.decoder(x, *seen.begin())))
 
     def embed(self, tokens: Tensor, seen: Any) -> Tensor:
         """(N,) -> (N, D), in the order of the cache."""
@@ -249,7 +247,7 @@ class LeanGPT2(LeanWriter):
             x = F.embedding(before, self.table) + F.embedding((real.cumsum(dim=1) - 1).clamp(min=0), self.placed)
             x, mask = x.flatten(0, 1), None if real.all() else self.visible(real)
             for layer, block in enumerate(self.blocks):
-                x = block.read(x, shape, None, mask, cache[layer])
+                x = block.read(x, shape, None, mask, cache[layer])  # type: ignore[operator]
         return given[:, -1], Prompted(cache, real)
 
     def visible(self, real: Tensor) -> Tensor:

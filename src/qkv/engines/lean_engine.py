@@ -1,7 +1,6 @@
 """The searches on the lean form of a model: the same texts, sooner."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 
@@ -31,9 +30,14 @@ class Lean(SideBySide):
     def decode(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
-        is_little = self.sets_threads and len(sources) * how.beam * self.weights <= LITTLE
-        with threads(1 if is_little else torch.get_num_threads()):
+        if not self.sets_threads or len(sources) * how.beam * self.weights > LITTLE:
             return super().decode(sources, limits, how, rows)
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)  # threads that begin meanwhile keep it
+        try:
+            return super().decode(sources, limits, how, rows)
+        finally:
+            torch.set_num_threads(before)
 
     def compile(self) -> None:
         """Now, and not after some steps: there is much to do."""
@@ -43,17 +47,3 @@ class Lean(SideBySide):
     def spread(self, work: Work, count: int) -> Spread | None:
         self.compile()  # once for all
         return super().spread(work, count)
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """So many threads of torch for a while; for a process of one's own, since threads that begin meanwhile keep it."""
-    before = torch.get_num_threads()
-    if count == before:
-        yield
-        return
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

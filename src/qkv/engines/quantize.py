@@ -36,7 +36,7 @@ class Stored:
 
 def standard(model: Model) -> Transformer:
     """The model, if its products can be quantised."""
-    if not isinstance(model, Transformer) or not is_standard(model):
+    if not is_standard(model) or not isinstance(model, Transformer):
         raise InputError(
             f"only a Transformer with scaled dot products and sinusoidal, learned or no positions can be quantised, "
             f"and this is a {type(model).__name__} ({model.sizes()}); use --engine lean"

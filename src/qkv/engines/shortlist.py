@@ -91,7 +91,7 @@ class Short:
 
     def step(self, tokens: Tensor, state: ShortState) -> Tensor:
         """The last token of each hypothesis (N,) -> logits of the next one (N, U)."""
-        logits = self.vocabulary(self.lean.hidden(self.ids[tokens], state.seen))
+        logits: Tensor = self.vocabulary(self.lean.hidden(self.ids[tokens], state.seen))
         logits.view(len(state.blocked), -1, len(self.ids)).add_(state.blocked[:, None])
         return logits
 
@@ -153,7 +153,8 @@ def cells(corpus: Rows) -> Iterator[Cells]:
     """
     left = MOST
     for number in range(corpus.shards):
-        shard = without_specials(corpus.shard(number))
+        shard = corpus.shard(number)  # of rows (x1 .. xn </s>, <s> y1 .. ym </s>), their words alone
+        shard = Shard(shard.ids, shard.starts + np.array([0, 1]), shard.lengths - np.array([1, 2]))
         sizes = (shard.lengths[:, 0] + 1) * shard.lengths[:, 1]
         ends = sizes.cumsum()
         rows = np.flatnonzero(ends <= left)
@@ -163,11 +164,6 @@ def cells(corpus: Rows) -> Iterator[Cells]:
         left -= int(sizes.sum())
         if left <= 0:
             return
-
-
-def without_specials(shard: Shard) -> Shard:
-    """Rows (x1 .. xn </s>, <s> y1 .. ym </s>) as their words alone."""
-    return Shard(shard.ids, shard.starts + np.array([0, 1]), shard.lengths - np.array([1, 2]))
 
 
 def of_pairs(shard: Shard, rows: Ids, sizes: Ids) -> Cells:
