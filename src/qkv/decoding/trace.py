@@ -87,7 +87,7 @@ def trace(translator: Translator, text: str, **how: Any) -> Trace:
     scores = log_probabilities(model, src, tgt).gather(1, torch.tensor([[*tgt, EOS]]).T)[:, 0]
     return Trace(
         line, translated, src, tgt, [*tokenizer.pieces(src), "</s>"], [*tokenizer.pieces(tgt), "</s>"],
-        scores.tolist(), *words, links,
+        scores.tolist(), words[0], words[1], links,
         list(steps_of(watched.rounds, found, tokenizer, search.alpha if is_beam else 0.0)),
     )  # fmt: skip
 

@@ -85,17 +85,21 @@ class CTranslate2:
 
     def searched(self, sources: list[list[int]], how: Search, limit: int) -> list[list[Hypothesis]]:
         """The best `beam` that ended, by log p."""
-        spelled = [[self.words[number] for number in ids] for ids in sources]
         results = self.translator.translate_batch(
-            spelled, beam_size=how.beam, num_hypotheses=how.beam, length_penalty=POWER, return_scores=True,
+            self.spell(sources), beam_size=how.beam, num_hypotheses=how.beam, length_penalty=POWER, return_scores=True,
             max_input_length=0, min_decoding_length=0, max_decoding_length=limit, max_batch_size=BATCH,
         )  # fmt: skip
         alpha, found = how.alpha if how.beam > 1 else 0.0, []
         for result in results:
-            read = [[self.ids[word] for word in words] for words in result.hypotheses]
-            rows = zip(read, result.scores, strict=True)
+            rows = zip(map(self.read, result.hypotheses), result.scores, strict=True)
             found.append([scored(ids, score * (len(ids) + 1) ** POWER, alpha) for ids, score in rows])
         return found
+
+    def spell(self, rows: list[list[int]]) -> list[list[str]]:
+        return [[self.words[number] for number in ids] for ids in rows]
+
+    def read(self, words: list[str]) -> list[int]:
+        return [self.ids[word] for word in words]
 
 
 def scored(ids: list[int], log_probability: float, alpha: float) -> Hypothesis:
