@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from qkv.config import check_keys
 from qkv.decoding.engine import Plain, Search
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.searcher import Writer, by_length
+from qkv.decoding.searcher import Opened, by_length
 from qkv.decoding.translator import Scored
 from qkv.errors import InputError
 from qkv.evaluation.perplexity import Likelihood, ScoredWindow, windows
@@ -80,7 +80,7 @@ def after(said: str, text: str) -> str:
     return text[next(i for i, letter in enumerate(said) if text[i : i + 1] != letter) :]
 
 
-class Generator(Writer):
+class Generator(Opened):
     """`qkv.load(folder).generate(texts)`; a text is the same whatever others are generated beside it."""
 
     engine: Plain

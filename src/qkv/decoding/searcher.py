@@ -91,7 +91,7 @@ class Searcher:
         return self.engine.decode(sources, limits, how, rows)
 
 
-class Writer(Searcher):
+class Opened(Searcher):
     """A model folder, loaded: what translating and generating share."""
 
     def __init__(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, overload
 
 from qkv.config import check_keys
 from qkv.decoding.engine import Search
-from qkv.decoding.searcher import Searched, Writer
+from qkv.decoding.searcher import Opened, Searched
 from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
 from qkv.text.sentences import split_sentences, split_to_fit
@@ -41,7 +41,7 @@ class Translated:
         return said + ["reached the length limit before its end"] * self.cut
 
 
-class Translator(Writer):
+class Translator(Opened):
     """`qkv.load(folder).translate(texts)`; a text's translation is the same whatever else is in the batch."""
 
     catches_loops = True
