@@ -21,7 +21,7 @@ from torch import nn
 from corpus import VOCABULARY, multi30k
 from qkv import folder
 from qkv.convert import exporting
-from qkv.engines.int8 import has_kernel
+from qkv.engines.products import has_kernel
 from qkv.engines.quantize import quantize
 from qkv.engines.quantize import save as save_int8
 from qkv.layers import Block

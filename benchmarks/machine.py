@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from qkv.engines.int8 import Int8, has_kernel, quantised
+from qkv.engines.products import Int8, has_kernel, quantised
 
 CUBE = 2048  # side of the matrices that measure the rate of products
 FLOATS = 2**26  # of the array that measures the bandwidth: 256 MB, larger than any cache

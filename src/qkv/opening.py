@@ -19,7 +19,7 @@ from qkv.tasks.translation import Translate
 def load(path: str | Path, device: str = "cpu", **how: Any) -> Any:
     """The Translator, Generator, Classifier or other thing that a model folder holds; nothing else is needed.
 
-    >>> qkv.load("model").translate("Two dogs play in the snow.")
+    >>> qkv.load("model").translate("Two dogs play in the snow.").text
 
     `how` is for models that write, see `engines.open_translator`: engine="int8", workers=2.
     """

@@ -39,7 +39,7 @@ def test_an_animation_has_a_frame_for_each_token_and_the_end(qkv: Run, model: Pa
     data = json.loads((tmp_path / "look.json").read_text(encoding="utf-8"))
     assert data["rows"][-1] == "</s>"
     translator = package.load(model)
-    written = translator.tokenizer.encode(translator.translate(TEXT)[0].text)
+    written = translator.tokenizer.encode(translator.translate(TEXT).text)
     with Image.open(tmp_path / "look.gif") as image:
         assert image.n_frames == len(written) + 1
 
@@ -50,7 +50,7 @@ def test_a_page_with_its_view_beside_it(qkv: Run, model: Path, tmp_path: Path) -
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     shown = json.loads((tmp_path / "page.json").read_text(encoding="utf-8"))
     assert shown["text"] == TEXT
-    assert shown["translation"] == package.load(model).translate(TEXT, beam=2)[0].text
+    assert shown["translation"] == package.load(model).translate(TEXT, beam=2).text
     assert shown["translation"] in page
     assert not re.search(r"<script[^>]+src=|<link[^>]+href=[\"']http", page), "nothing from outside"
 

@@ -15,8 +15,8 @@ def test_load_and_translate(model: Path) -> None:
     assert several[0].text == "seven"
     assert several[1].text == ""
     assert several[0].score < 0, "a logarithm of a probability, by the length penalty"
-    assert translator.translate("7")[0].text == "seven"
-    assert qkv.load(str(model)).translate("7", n_best=2)[0].alternatives[0].text == "seven"
+    assert translator.translate("7").text == "seven"
+    assert qkv.load(str(model)).translate("7", n_best=2).alternatives[0].text == "seven"
 
 
 def test_train(tmp_path: Path, pairs: list[tuple[str, str]], capfd: pytest.CaptureFixture[str]) -> None:
@@ -48,9 +48,9 @@ def test_mistakes_are_input_errors(tmp_path: Path, model: Path) -> None:
 
 def test_record_attention(model: Path) -> None:
     translator = qkv.load(model)
-    expected = translator.translate("4 2")[0]
+    expected = translator.translate("4 2")
     with qkv.record_attention(translator) as maps:
-        seen = translator.translate("4 2")[0]
+        seen = translator.translate("4 2")
     assert (seen.text, len(maps)) == (expected.text, 3), "one encoder block with one attention, one decoder's with two"
     for name, weights in maps.items():
         assert weights.dim() == 4, name

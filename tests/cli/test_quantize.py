@@ -49,7 +49,7 @@ def test_a_model_that_loses_more_than_the_bound_is_refused_and_nothing_is_writte
 
 def test_a_model_that_says_something_else_is_refused(qkv: Any, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges from other numbers than those that come: everything is cut to nearly nothing."""
-    from qkv.engines.int8 import Calibration
+    from qkv.engines.products import Calibration
 
     real = Calibration.__call__
 

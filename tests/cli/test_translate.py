@@ -138,7 +138,7 @@ def test_n_best_with_scores(qkv: Run, model: Path, translator: package.Translato
 def test_json_lines(qkv: Run, model: Path, translator: package.Translator) -> None:
     result = qkv("translate", "7", "", "6 " * 60, "--model", model, "--json", "--n-best", "2")
     seven, empty, long = map(json.loads, result.lines)
-    expected = translator.translate("7", n_best=2)[0]
+    expected = translator.translate("7", n_best=2)
     assert seven["text"] == expected.text
     assert seven["score"] == pytest.approx(expected.score, abs=1e-5)
     assert [one["text"] for one in seven["alternatives"]] == [one.text for one in expected.alternatives]
@@ -148,7 +148,7 @@ def test_json_lines(qkv: Run, model: Path, translator: package.Translator) -> No
 
 def test_one_beam_is_greedy(qkv: Run, model: Path, translator: package.Translator) -> None:
     result = qkv("translate", "3 1 4", "--model", model, "--beam", "1")
-    assert result.lines == [translator.translate("3 1 4", beam=1)[0].text]
+    assert result.lines == [translator.translate("3 1 4", beam=1).text]
 
 
 def test_a_seed_decides_what_is_drawn(qkv: Run, model: Path) -> None:

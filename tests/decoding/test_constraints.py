@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.decoding import length_penalty
-from qkv.decoding.constraints import Constraints, Ends, loops
+from qkv.decoding.hypothesis import Constraints, Ends, loops
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
 

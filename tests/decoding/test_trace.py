@@ -8,7 +8,7 @@ import torch
 
 from qkv.decoding import Translator, length_penalty
 from qkv.decoding.alignment import align
-from qkv.decoding.constraints import NEVER
+from qkv.decoding.hypothesis import NEVER
 from qkv.decoding.trace import SearchStep, Trace, trace
 from qkv.errors import InputError
 from qkv.models import Model, Recurrent, RecurrentConfig, Transformer, TransformerConfig
@@ -93,7 +93,7 @@ def test_every_step_keeps_the_best_continuations(translator: Translator, alpha: 
 def test_watching_changes_nothing(translator: Translator, how: dict[str, int]) -> None:
     for text in (TEXT, "snow snow", "cats xyz"):
         traced = trace(translator, text, **how)
-        assert traced.translated == translator.translate(text, **how)[0]
+        assert traced.translated == translator.translate(text, **how)
         ended = [one for step in traced.steps for one in step.finished]
         assert {one.score for one in traced.translated.alternatives} <= {one.score for one in ended}
         assert_parents_fit(traced.steps)

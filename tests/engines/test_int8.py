@@ -9,8 +9,8 @@ import torch
 from qkv import folder
 from qkv.decoding import Plain, Search
 from qkv.engines import open_engine
-from qkv.engines.int8 import Calibration, Int8, has_kernel, input_levels, quantised
 from qkv.engines.lean_engine import Lean
+from qkv.engines.products import Calibration, Int8, has_kernel, input_levels, quantised
 from qkv.engines.quantize import FILE, int8_engine, load, open_int8, quantize, save, tokens_agree
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from qkv.decoding import Generator, Plain, Search
 from qkv.decoding.engine import padded_left
-from qkv.engines.lean import is_standard
+from qkv.engines.lean import LeanGPT2, is_standard
 from qkv.engines.lean_engine import Lean
-from qkv.engines.lean_gpt2 import LeanGPT2
 from qkv.models import GPT2, GPT2Config
 from qkv.text.tokenizer import Tokenizer
 
@@ -50,7 +49,7 @@ def test_steps_equal_the_model_that_reads_everything_at_once(others: dict[str, A
     assert first.tolist() == [prompt[-1] for prompt in prompts]
     read = torch.cat((first[:, None], more), dim=1)
     steps = torch.stack([lean.step(read[:, t], seen) for t in range(read.size(1))], dim=1)
-    assert isinstance(lean.stack, torch.jit.ScriptModule)
+    assert isinstance(lean.decoder, torch.jit.ScriptModule)
     for prompt, own, found in zip(prompts, more, steps, strict=True):
         whole = model(ids=torch.tensor([prompt + own.tolist()])).logits[0, len(prompt) - 1 :]
         torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-4)

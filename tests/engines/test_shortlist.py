@@ -252,7 +252,7 @@ def test_a_folder_keeps_it_and_a_name_chooses_it(saved: Path, corpus: Rows, toke
     assert translator.engine.name == "lean+shortlist"
     source = tokenizer.encode("two dogs")
     words = set(made.of(padded([source]))[0].tolist())
-    written = tokenizer.encode(translator.translate("two dogs", beam=1)[0].text)
+    written = tokenizer.encode(translator.translate("two dogs", beam=1).text)
     assert set(translator.engine.decode([source], [39], Search(beam=1))[0][0].tokens) <= words
     assert written
 

@@ -104,7 +104,7 @@ def search(searcher: Searcher, sources: list[list[int]], how: Search) -> list[Se
 @pytest.mark.parametrize("how", [Search(beam=1), Search(beam=4, n_best=3), Search(sampling=True, seed=5)], ids=str)
 def test_what_workers_find_is_what_is_found_here(translator: Translator, sources: list[list[int]], how: Search) -> None:
     """Tokens, scores to the last bit, ends and loops."""
-    many, searcher = [row[:-1] for row in sources] * 4, translator.searcher
+    many, searcher = [row[:-1] for row in sources] * 4, translator
     batches = by_length([len(row) + 1 for row in many], CELLS // how.beam, searcher.workers)
     assert len(batches) > 3
     found = search(searcher, many, how)
@@ -119,9 +119,9 @@ def test_attention_is_recorded_where_several_batches_are_decoded(
 ) -> None:
     """Hooks are in this process, so the model is searched with here, whatever workers there are."""
     many = [row[:-1] for row in sources] * 4
-    expected = search(translator.searcher, many, Search(beam=1))
+    expected = search(translator, many, Search(beam=1))
     with record_attention(translator) as maps:
-        found = search(translator.searcher, many, Search(beam=1))
+        found = search(translator, many, Search(beam=1))
     assert [one.hypotheses[0].tokens for one in found] == [one.hypotheses[0].tokens for one in expected]
     assert maps
 

@@ -16,7 +16,7 @@ from qkv.serving import ROUTES
 def test_a_translation_in_short(client: TestClient, translator: Translator) -> None:
     answer = client.post("/api/translate", json={"q": ["dog and cat.", "snow."], "n_best": 3, "target": "de"}).json()
     first, second = answer["translations"]
-    own = translator.translate("dog and cat.", n_best=3)[0]
+    own = translator.translate("dog and cat.", n_best=3)
     assert first["translation"] == own.text == "Hund und Katze."
     assert [one["text"] for one in first["alternatives"]] == [one.text for one in own.alternatives]
     assert first["model"]["name"] == "en-de"
@@ -28,7 +28,7 @@ def test_a_translation_in_short(client: TestClient, translator: Translator) -> N
 def test_a_look_inside_has_the_models_own_weights(client: TestClient, translator: Translator) -> None:
     wish = {"q": "old dog runs.", "source": "en", "target": "de", "attention": True, "tokens": True, "alignment": True}
     (found,) = client.post("/api/translate", json=wish).json()["translations"]
-    assert found["translation"] == translator.translate("old dog runs.")[0].text
+    assert found["translation"] == translator.translate("old dog runs.").text
     look = look_at(translator, "old dog runs.")
     assert {one["name"] for one in found["attention"]} == set(look.maps)
     for one in found["attention"]:

@@ -60,10 +60,10 @@ def test_many_clients_share_batches_and_get_what_they_would_get_alone(
     translator: Translator, watched: Watched, queue: Queue, sentences: list[str]
 ) -> None:
     """Hypotheses and scores, not only the best text; in whatever batch they were."""
-    alone = [translator.translate(text, n_best=3)[0] for text in sentences]
+    alone = [translator.translate(text, n_best=3) for text in sentences]
     assert len({one.text for one in alone}) > 30, "a model that says the same of everything proves nothing"
     with ThreadPoolExecutor(16) as threads:
-        answers = [threads.submit(queued(watched, queue, str(i % 7)).translate, text, n_best=3)
+        answers = [threads.submit(queued(watched, queue, str(i % 7)).translate, [text], n_best=3)
                    for i, text in enumerate(sentences)]  # fmt: skip
         until(lambda: watched.batches)
         watched.gate.set()
@@ -82,7 +82,7 @@ def test_a_long_document_lets_a_short_text_pass(
     with ThreadPoolExecutor(2) as threads:
         long = threads.submit(queued(watched, queue, "a").translate, sentences * 2)
         until(lambda: watched.batches)
-        short = threads.submit(queued(watched, queue, "b").translate, "dog.")
+        short = threads.submit(queued(watched, queue, "b").translate, ["dog."])
         until(lambda: any(isinstance(job, Job) and job.client == "b" for job in queue.jobs))
         watched.gate.set()
         assert short.result(SOON)
@@ -110,8 +110,8 @@ def test_one_search_at_a_time_and_in_turn(watched: Watched, queue: Queue) -> Non
     """Texts that are to be searched in different ways never share a batch, and both come to their turn."""
     watched.gate.set()
     with ThreadPoolExecutor(8) as threads:
-        wide = [threads.submit(queued(watched, queue).translate, "dog cat.", beam=4, n_best=4) for _ in range(4)]
-        narrow = [threads.submit(queued(watched, queue).translate, "dog cat.", beam=1) for _ in range(4)]
+        wide = [threads.submit(queued(watched, queue).translate, ["dog cat."], beam=4, n_best=4) for _ in range(4)]
+        narrow = [threads.submit(queued(watched, queue).translate, ["dog cat."], beam=1) for _ in range(4)]
         assert {len(one.result(SOON)[0].alternatives) for one in wide} == {4}
         assert {len(one.result(SOON)[0].alternatives) for one in narrow} == {1}
 
@@ -138,10 +138,10 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(watched: Watched, queue
 
 def test_nobody_fails_because_of_another(watched: Watched, queue: Queue) -> None:
     with ThreadPoolExecutor(4) as threads:
-        first = threads.submit(queued(watched, queue).translate, "dog.")
+        first = threads.submit(queued(watched, queue).translate, ["dog."])
         until(lambda: watched.batches)
-        good = [threads.submit(queued(watched, queue).translate, text) for text in ("cat.", "snow.")]
-        bad = threads.submit(queued(watched, queue).translate, "poison")
+        good = [threads.submit(queued(watched, queue).translate, [text]) for text in ("cat.", "snow.")]
+        bad = threads.submit(queued(watched, queue).translate, ["poison"])
         until(lambda: len(queue.jobs) == 3)
         watched.gate.set()
         assert [one.result(SOON)[0].text for one in (first, *good)] == ["Hund.", "Katze.", "Schnee."]
@@ -151,14 +151,14 @@ def test_nobody_fails_because_of_another(watched: Watched, queue: Queue) -> None
 
 def test_who_waits_too_long_is_told_and_leaves_the_queue(watched: Watched, queue: Queue) -> None:
     with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(queued(watched, queue).translate, "dog.")
+        first = threads.submit(queued(watched, queue).translate, ["dog."])
         until(lambda: watched.batches)
         with pytest.raises(Refusal, match="longer than the server allows") as refused:
-            queued(watched, queue, seconds=0.01).translate("cat.")
+            queued(watched, queue, seconds=0.01).translate(["cat."])
         assert refused.value.status == 503
         watched.gate.set()
         assert first.result(SOON)
-        assert queued(watched, queue).translate("snow.")[0].text == "Schnee."
+        assert queued(watched, queue).translate(["snow."])[0].text == "Schnee."
     assert ["cat."] not in watched.batches
 
 
@@ -170,7 +170,7 @@ def test_closing_finishes_what_waits_and_takes_no_more(watched: Watched, sentenc
     closing.start()
     until(lambda: queue.closed)
     with pytest.raises(Refusal, match="stopping") as refused:
-        queued(watched, queue).translate("dog.")
+        queued(watched, queue).translate(["dog."])
     assert refused.value.status == 503
     watched.gate.set()
     closing.join(SOON)
@@ -180,7 +180,7 @@ def test_closing_finishes_what_waits_and_takes_no_more(watched: Watched, sentenc
 
 def test_what_needs_the_models_for_itself_runs_between_batches(watched: Watched, queue: Queue) -> None:
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(queued(watched, queue).translate, "dog.")
+        first = threads.submit(queued(watched, queue).translate, ["dog."])
         until(lambda: watched.batches)
         call = Call(lambda: (threading.current_thread(), first.done()), "a")
         alone = threads.submit(queue.run, call, time.monotonic() + SOON)
@@ -205,19 +205,19 @@ def test_a_search_beyond_the_limits_is_refused(
     how: dict[str, int], sentence: str, watched: Watched, queue: Queue
 ) -> None:
     with pytest.raises(InputError, match=sentence):
-        queued(watched, queue).translate("dog.", **how)
+        queued(watched, queue).translate(["dog."], **how)
 
 
 def test_a_sentence_without_end_is_refused(watched: Watched, queue: Queue) -> None:
     with pytest.raises(InputError, match="a sentence has 20001 characters, more than 20000"):
-        queued(watched, queue).translate("x" * 20_001)
+        queued(watched, queue).translate(["x" * 20_001])
 
 
 def test_a_text_that_cannot_be_read_fails_alone(watched: Watched, queue: Queue) -> None:
     watched.gate.set()
     with pytest.raises(InputError, match="half a surrogate pair"):
         queued(watched, queue).translate(["dog.", "\ud800"])
-    assert queued(watched, queue).translate("cat.")[0].text == "Katze.", "the thread goes on"
+    assert queued(watched, queue).translate(["cat."])[0].text == "Katze.", "the thread goes on"
 
 
 def test_a_long_text_fits_into_a_short_queue(watched: Watched, sentences: list[str]) -> None:

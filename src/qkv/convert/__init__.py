@@ -1,19 +1,9 @@
 """Other people's weights <-> ours: CTranslate2, ONNX and Hugging Face's folders."""
 
 from qkv.convert.export import EXPORTS, digest, exporting, mark
-from qkv.convert.extras import need
 from qkv.convert.families import FAMILIES, Converted
 from qkv.convert.foreign import Foreign
 from qkv.convert.onnx import OnnxModel
+from qkv.convert.plain import need
 
-__all__ = [
-    "EXPORTS",
-    "FAMILIES",
-    "Converted",
-    "Foreign",
-    "OnnxModel",
-    "digest",
-    "exporting",
-    "mark",
-    "need",
-]
+__all__ = ["EXPORTS", "FAMILIES", "Converted", "Foreign", "OnnxModel", "digest", "exporting", "mark", "need"]

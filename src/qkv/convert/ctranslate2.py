@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.attention import MultiHead
-from qkv.convert.extras import need
-from qkv.convert.plain import output_bias, place_table
+from qkv.convert.plain import need, output_bias, place_table
 from qkv.errors import InputError, nearest
 from qkv.layers import Stack
 from qkv.models import Transformer

@@ -47,11 +47,17 @@ def exporting(
 
 def mark(folder: Path) -> dict[str, Any] | None:
     """What `exporting` noted of its folder; None if this is no such folder."""
+    noted = read_note(folder / MARK)
+    return noted if noted.get("format") in EXPORTS else None
+
+
+def read_note(path: Path) -> dict[str, Any]:
+    """A JSON object that qkv left for itself; nothing, if it is not there or damaged."""
     try:
-        noted = json.loads((folder / MARK).read_text(encoding="utf-8"))
+        noted = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    return noted if isinstance(noted, dict) and noted.get("format") in EXPORTS else None
+        return {}
+    return noted if isinstance(noted, dict) else {}
 
 
 def digest(source: Path) -> str:

@@ -18,9 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention import padding
-from qkv.convert.extras import need
 from qkv.convert.foreign import Foreign
-from qkv.convert.plain import output_bias, place_table
+from qkv.convert.plain import need, output_bias, place_table
 from qkv.errors import InputError
 from qkv.files import write_json
 from qkv.layers import Seen
@@ -29,6 +28,9 @@ from qkv.positions import NO_POSITION, Places
 from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 OPSET = 17  # what onnxruntime 1.12 and later read
+# The axes of any length, beside the batch.
+AXES: dict[str, dict[int, str]] = {"tokens": {}, "logits": {}, "src": {1: "source_length"},
+    "source": {2: "source_length"}, "past": {2: "length"}, "new": {2: "new_length"}}  # fmt: skip
 
 
 class OnnxEncoder(nn.Module):
@@ -105,13 +107,8 @@ def names(kind: str, layers: int) -> list[str]:
 
 def save(module: nn.Module, inputs: tuple[Tensor, ...], path: Path, given: list[str], made: list[str]) -> None:
     """By torch's tracer: what the plain model branches on does not depend on the text."""
-    axes = {name: {0: "batch"} for name in given + made}
-    for name in given + made:
-        if name not in ("tokens", "logits"):
-            kind = name.split("_")[0]
-            axes[name][1 if name == "src" else 2] = {"past": "length", "new": "new_length"}.get(kind, "source_length")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the tracer's remarks on sizes that it takes as constants
+    axes = {name: {0: "batch", **AXES[name.split("_")[0]]} for name in given + made}
+    with warnings.catch_warnings(action="ignore"):  # the tracer's remarks on sizes that it takes as constants
         torch.onnx.export(
             module, inputs, str(path), input_names=given, output_names=made, dynamic_axes=axes, opset_version=OPSET,
             dynamo=False,

@@ -1,5 +1,8 @@
 """What another format can hold: the paper's own Transformer with a table of positions; any other part is refused."""
 
+import importlib
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -12,6 +15,14 @@ from qkv.positions import Learned, Places, Position, Sinusoidal
 from qkv.text.tokenizer import BOS, PAD, UNK
 
 NEVER = -1e4  # a bias that leaves a token no probability in float32, and that float16 still holds
+
+
+def need(module: str, install: str) -> Any:
+    """A library that only some commands need, or one sentence that says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InputError(f'{module} is needed for this and is not installed; run: pip install "{install}"') from None
 
 
 def check_plain(model: Model, form: str) -> Transformer:

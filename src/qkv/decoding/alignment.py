@@ -1,7 +1,7 @@
 """Word alignments out of attention: which source word each target word comes from."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -72,10 +72,10 @@ def words_of(translator: Translator, texts: Sequence[str]) -> list[Words]:
 
 def word_attention(
     translator: Translator, sources: list[Words], targets: list[Words], readout: Readout
-) -> Iterator[Tensor]:
+) -> list[Tensor]:
     """How much of each target word's attention goes to each source word, (T, S) for each pair."""
-    for both in both_readings(translator, sources, targets, [check_layer(translator, readout.layer)]):
-        yield both[int(readout.shift), 0]
+    both = both_readings(translator, sources, targets, [check_layer(translator, readout.layer)])
+    return [one[int(readout.shift), 0] for one in both]
 
 
 @torch.inference_mode()
@@ -115,31 +115,26 @@ def merged(weights: Tensor, rows: list[int], columns: list[int]) -> Tensor:
     return torch.stack([part.mean(dim=1) for part in torch.stack(by_word, dim=2).split(rows, dim=1)], dim=1)
 
 
-def memory_attentions(model: nn.Module) -> list[Soft]:
-    """Every decoder layer's attention over the source, the lowest first."""
-    found = _over_memory(model)
-    if not found:
-        raise InputError(
-            f"this {type(model).__name__.lower()} model has no attention over the source, which alignments are read "
-            "from; use a model with attention"
-        )
-    return found
-
-
-def has_memory_attention(model: nn.Module) -> bool:
-    return bool(_over_memory(model))
-
-
-def _over_memory(model: nn.Module) -> list[Soft]:
+def memory_layers(model: nn.Module) -> int:
+    """How many layers of the decoder attend to the source."""
     if getattr(getattr(model, "config", None), "attention", "") == "none":
-        return []
-    named = [(name.split("."), part) for name, part in model.named_modules() if isinstance(part, Soft)]
-    return [part for name, part in named if OVER_SOURCE in name]
+        return 0
+    return sum(isinstance(part, Soft) and OVER_SOURCE in name.split(".") for name, part in model.named_modules())
+
+
+def count_layers(translator: Translator) -> int:
+    """The same, of a model that has some."""
+    if not (count := memory_layers(translator.model)):
+        raise InputError(
+            f"this {type(translator.model).__name__.lower()} model has no attention over the source, which alignments "
+            "are read from; use a model with attention"
+        )
+    return count
 
 
 def check_layer(translator: Translator, layer: int) -> int:
     """The number of a layer that exists, counted from 0."""
-    layers = len(memory_attentions(translator.model))
+    layers = count_layers(translator)
     if not 1 <= layer <= layers:
         raise InputError(f"there is no layer {layer} in this decoder; give 1 to {layers}")
     return layer - 1
@@ -152,8 +147,7 @@ def readout_of(translator: Translator) -> Readout:
     """What the model folder's alignment.json says; else the last layer but one (Garg et al. 2019, section 5.1)."""
     path = translator.folder / FILE if translator.folder else None
     if path is None or not path.exists():
-        layers = len(memory_attentions(translator.model))
-        return Readout(layer=max(1, layers - 1), shift=False)
+        return Readout(layer=max(1, count_layers(translator) - 1), shift=False)
     try:
         return from_tree(Readout, json.loads(path.read_text(encoding="utf-8")), str(path))
     except (ValueError, OSError):
@@ -175,7 +169,7 @@ def best_layer(translator: Translator, pairs: list[tuple[str, str]]) -> Readout:
     if not any(source and target for source, target in words):
         raise InputError("there is no pair with words on both sides to choose a layer by; give some hundred pairs")
     posteriors = lexical_posteriors(words)
-    layers = list(range(len(memory_attentions(translator.model))))
+    layers = list(range(count_layers(translator)))
     sources, targets = (words_of(translator, [pair[side] for pair in pairs]) for side in (0, 1))
     totals, count = torch.zeros(2, len(layers)), 0
     for weights, posterior in zip(both_readings(translator, sources, targets, layers), posteriors, strict=True):

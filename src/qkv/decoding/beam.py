@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from qkv.decoding.constraints import Constraints, Ends
-from qkv.decoding.hypothesis import Hypothesis, best, length_penalty
+from qkv.decoding.hypothesis import Constraints, Ends, Hypothesis, best, length_penalty
 from qkv.models import State, Writes
 from qkv.text.tokenizer import EOS
 

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from qkv.decoding.beam import beam_search
-from qkv.decoding.constraints import Constraints, Ends
-from qkv.decoding.greedy import Choose, NextTokens, greedy, most_probable, one_by_one
-from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.sampling import RowNumber, check_sampling, drawing, sample, uniform
+from qkv.decoding.greedy import Choose, NextTokens, collected, most_probable, one_by_one
+from qkv.decoding.hypothesis import Constraints, Ends, Hypothesis
+from qkv.decoding.sampling import RowNumber, check_sampling, drawing, uniform
 from qkv.decoding.sliding import Sliding
 from qkv.errors import InputError
 from qkv.models import CausalBackbone, Model, Writes
@@ -66,11 +65,9 @@ class Engine(Protocol):
 
         `rows` say what is drawn for each, see `sample`.
         """
-        ...
 
     def spread(self, work: Work, count: int) -> Spread | None:
         """A way to do `count` pieces of work at a time; None if there is none."""
-        ...
 
 
 class Plain:
@@ -86,29 +83,19 @@ class Plain:
     def decode(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
-        writer, given, no_repeat, ends = self.writer(sources, limits), self.given(sources), how.no_repeat, how.ends
-        if how.sampling:
-            several = [i for i in range(len(sources)) for _ in range(how.n_best)]
-            named = rows or [(i,) for i in range(len(sources))]
-            drawn = sample(
-                writer, given[several], [limits[i] for i in several],
-                temperature=how.temperature, top_k=how.top_k, top_p=how.top_p, seed=how.seed,
-                rows=[(*row, i) for row in named for i in range(how.n_best)], no_repeat=no_repeat, ends=ends,
-            )  # fmt: skip
-            groups = [drawn[i : i + how.n_best] for i in range(0, len(drawn), how.n_best)]
-            return [sorted(some, key=lambda h: -h.score) for some in groups]
-        if how.beam == 1:
-            return [[one] for one in greedy(writer, given, limits, no_repeat=no_repeat, ends=ends)]
-        found = beam_search(writer, given, limits, beam=how.beam, alpha=how.alpha, no_repeat=no_repeat, ends=ends)
-        return [some[: how.n_best] for some in found]
+        writer, given, n = self.writer(sources, limits), self.given(sources), how.n_best
+        if how.beam > 1 and not how.sampling:
+            rules: dict[str, Any] = {"no_repeat": how.no_repeat, "ends": how.ends}
+            return [some[:n] for some in beam_search(writer, given, limits, beam=how.beam, alpha=how.alpha, **rules)]
+        named = [(*row, i) for row in rows or [(i,) for i in range(len(sources))] for i in range(n)]
+        given, limits = given.repeat_interleave(n, dim=0), [limit for limit in limits for _ in range(n)]
+        found = collected(one_by_one(writer, given, *rules_of(how, named, limits)))
+        return [sorted(found[i : i + n], key=lambda h: -h.score) for i in range(0, len(found), n)]
 
     def stream(self, source: list[int], limit: int, how: Search, row: RowNumber = (0,)) -> Iterator[NextTokens]:
         """One text, a token at a time: what `decode` gives for it, greedy or drawn."""
-        choose: Choose = most_probable
-        if how.sampling:
-            choose = drawing(how.temperature, how.top_k, how.top_p, uniform(how.seed, [(*row, 0)], [limit]))
-        writer, rules = self.writer([source], [limit]), Constraints([limit], how.no_repeat, how.ends)
-        return one_by_one(writer, self.given([source]), rules, choose)
+        writer, given = self.writer([source], [limit]), self.given([source])
+        return one_by_one(writer, given, *rules_of(how, [(*row, 0)], [limit]))
 
     def writer(self, sources: list[list[int]], limits: list[int]) -> Writes:
         """What writes; after prompts, a text may outgrow the context. Its last token is not read."""
@@ -123,6 +110,14 @@ class Plain:
     def spread(self, work: Work, count: int) -> Spread | None:
         """What hooks watch must happen here, one piece after another."""
         return None
+
+
+def rules_of(how: Search, rows: Sequence[RowNumber], limits: list[int]) -> tuple[Constraints, Choose]:
+    """What may follow in each row, and which of it is chosen: the most probable, or what is drawn."""
+    choose: Choose = most_probable
+    if how.sampling:
+        choose = drawing(how.temperature, how.top_k, how.top_p, uniform(how.seed, rows, limits))
+    return Constraints(limits, how.no_repeat, how.ends), choose
 
 
 def padded(sources: list[list[int]], device: torch.device | str = "cpu") -> Tensor:

@@ -2,23 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from qkv.config import check_keys
 from qkv.decoding.engine import Plain, Search
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.searcher import Searcher, by_length
+from qkv.decoding.searcher import Opened, by_length
 from qkv.decoding.translator import Scored
 from qkv.errors import InputError
 from qkv.evaluation.perplexity import Likelihood, ScoredWindow, windows
-from qkv.folder import About
-from qkv.models import Model
-from qkv.text.tokenizer import EOS, PAD, Tokenizer
+from qkv.text.tokenizer import EOS, PAD
 
 DRAWS = ("temperature", "top_k", "top_p")  # each of them asks for sampling
 HALF = "\ufffd"  # what the bytes of a character are read as that is not complete
@@ -82,43 +80,21 @@ def after(said: str, text: str) -> str:
     return text[next(i for i, letter in enumerate(said) if text[i : i + 1] != letter) :]
 
 
-class Generator:
+class Generator(Opened):
     """`qkv.load(folder).generate(texts)`; a text is the same whatever others are generated beside it."""
 
-    def __init__(
-        self,
-        model: Model,
-        tokenizer: Tokenizer,
-        about: About,
-        engine: Plain | None = None,
-        *,
-        workers: int = 1,
-    ) -> None:
-        """`workers`: so many batches are decoded side by side, in processes of their own where the engine can."""
-        self.model, self.tokenizer, self.about = model.eval(), tokenizer, about
-        self.searcher = Searcher(engine or Plain(model), workers=workers)
-        self.folder: Path | None = None  # where it was loaded from
-        self.context: int = model.config.max_length
+    engine: Plain
 
     @property
-    def engine(self) -> Plain:
-        engine: Plain = self.searcher.engine  # type: ignore[assignment]
-        return engine
-
-    @engine.setter
-    def engine(self, engine: Plain) -> None:
-        self.searcher.engine = engine
+    def context(self) -> int:
+        return int(self.model.config.max_length)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
     @overload
-    def generate(
-        self, texts: str, *, tokens: int = 60, stop: bool = True, workers: int | None = None, **how: Any
-    ) -> Generated: ...
+    def generate(self, texts: str, **how: Any) -> Generated: ...
     @overload
-    def generate(
-        self, texts: Sequence[str], *, tokens: int = 60, stop: bool = True, workers: int | None = None, **how: Any
-    ) -> list[Generated]: ...
+    def generate(self, texts: Sequence[str], **how: Any) -> list[Generated]: ...
     def generate(
         self, texts: str | Sequence[str], *, tokens: int = 60, stop: bool = True, workers: int | None = None, **how: Any
     ) -> Generated | list[Generated]:
@@ -130,7 +106,7 @@ class Generator:
         prompts, search = [texts] if isinstance(texts, str) else list(texts), search_for(tokens, stop, how)
         given, limits = [self.ids(prompt) for prompt in prompts], [tokens] * len(prompts)
         sizes = [len(ids) + tokens for ids in given]
-        found = self.searcher.search(given, limits, search, sizes=sizes, workers=workers)
+        found = self.search(given, limits, search, sizes=sizes, workers=workers)
         every = zip(prompts, given, found, strict=True)
         done = [self.generated(prompt, ids, some.hypotheses) for prompt, ids, some in every]
         return done[0] if isinstance(texts, str) else done
@@ -151,10 +127,8 @@ class Generator:
     def generated(self, prompt: str, ids: list[int], found: list[Hypothesis]) -> Generated:
         ranked = [Scored(self.continuation(ids, one.tokens), one.score) for one in found]
         best = found[0]
-        slid = (
-            len(ids) + len(best.tokens) - (not best.ended) > self.context
-        )  # the last token of one that is cut is not read
-        return Generated(prompt, ranked[0].text, best.score, len(best.tokens), ranked, best.ended, slid)
+        read = len(ids) + len(best.tokens) - (not best.ended)  # the last token of one that is cut is not
+        return Generated(prompt, ranked[0].text, best.score, len(best.tokens), ranked, best.ended, read > self.context)
 
     def continuation(self, ids: list[int], tokens: list[int]) -> str:
         """The text of some tokens after others; a space between them is part of it."""
@@ -173,9 +147,8 @@ class Generator:
         rows = self.tokenizer.encode_batch(several)
         if not all(rows):
             raise InputError("an empty text has no probability to be measured; give texts of at least a character")
-        nats = self.nats(rows)
         sizes = [(len(ids), len(text.split()), len(text)) for ids, text in zip(rows, several, strict=True)]
-        found = [Likelihood(total, *size) for total, size in zip(nats, sizes, strict=True)]
+        found = [Likelihood(total, *size) for total, size in zip(self.nats(rows), sizes, strict=True)]
         return found[0] if isinstance(texts, str) else found
 
     @torch.inference_mode()
@@ -185,23 +158,19 @@ class Generator:
         totals, device = [0.0] * len(rows), next(self.model.parameters()).device
         for batch in by_length([window.stop - window.start for _, window in parts], CELLS):
             some = [parts[i] for i in batch]
-            read, asked = (
-                torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in side], batch_first=True).to(device)
-                for side in zip(*(self.shifted(rows[row], window) for row, window in some), strict=True)
-            )
-            for (row, _), loss in zip(some, self.losses(read, asked).sum(dim=1).tolist(), strict=True):
+            both = [shifted(rows[row], window) for row, window in some]
+            read, asked = (pad_sequence(list(side), batch_first=True).to(device) for side in zip(*both, strict=True))
+            logits = self.model(ids=read).logits.float()  # (B, T, V)
+            losses = F.cross_entropy(logits.transpose(1, 2), asked, ignore_index=PAD, reduction="none").double()
+            for (row, _), loss in zip(some, losses.sum(dim=1).tolist(), strict=True):
                 totals[row] += loss
         return totals
 
-    def shifted(self, ids: list[int], window: ScoredWindow) -> tuple[list[int], list[int]]:
-        """What is read, and what should follow each token of it: PAD where that is not counted."""
-        start, stop, first = window
-        return [EOS, *ids][start:stop], [PAD] * (first - start) + ids[first:stop]
 
-    def losses(self, read: Tensor, asked: Tensor) -> Tensor:
-        """-log p (B, T) of each token asked for; 0 at padding."""
-        logits = self.model(ids=read).logits.float()
-        return F.cross_entropy(logits.transpose(1, 2), asked, ignore_index=PAD, reduction="none").double()
+def shifted(ids: list[int], window: ScoredWindow) -> tuple[Tensor, Tensor]:
+    """What is read, and what should follow each token of it: PAD where that is not counted."""
+    start, stop, first = window
+    return torch.tensor([EOS, *ids][start:stop]), torch.tensor([PAD] * (first - start) + ids[first:stop])
 
 
 def search_for(tokens: int, stop: bool, how: dict[str, Any]) -> Search:

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from qkv.decoding.constraints import Constraints, Ends
-from qkv.decoding.hypothesis import Hypothesis, best
+from qkv.decoding.hypothesis import Constraints, Ends, Hypothesis, best
 from qkv.models import Writes
 from qkv.text.tokenizer import EOS
 
@@ -18,7 +17,6 @@ Choose = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 class NextTokens(NamedTuple):
     """One step: a token for each row that goes on, and what has ended with it, by the number of its row."""
 
-    rows: Tensor  # (n,)
     tokens: Tensor  # (n,)
     done: dict[int, Hypothesis]
 
@@ -60,7 +58,7 @@ def one_by_one(model: Writes, given: Tensor, constraints: Constraints, choose: C
             written = tokens[row, 1 : -1 if is_end[row] else None].tolist()
             ended = bool(is_end[row]) and not (forced and constraints.ends == "forced")
             done[int(rows[row])] = Hypothesis(written, score, score, ended)
-        yield NextTokens(rows, chosen[:, 0], done)
+        yield NextTokens(chosen[:, 0], done)
         if done:
             going = (~over).nonzero()[:, 0].to(first.device)
             rows, tokens, total = rows[~over], tokens[going], total[going]

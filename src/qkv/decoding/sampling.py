@@ -6,9 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.decoding.constraints import Constraints, Ends
 from qkv.decoding.greedy import Choose, collected, one_by_one
-from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.hypothesis import Constraints, Ends, Hypothesis
 from qkv.errors import InputError
 from qkv.models import Writes
 

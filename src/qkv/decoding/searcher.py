@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from qkv.decoding.constraints import loops
-from qkv.decoding.engine import Engine, Search, Spread
-from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.engine import Engine, Plain, Search, Spread
+from qkv.decoding.hypothesis import Hypothesis, loops
 from qkv.decoding.sampling import RowNumber
+from qkv.folder import About
+from qkv.models import Model
+from qkv.text.tokenizer import Tokenizer
 
 CELLS = 2**14  # tokens x beams of one batch
 SMALL = 256  # tokens that a batch is not made smaller than, to keep several workers busy
@@ -28,11 +31,13 @@ class Wanted(NamedTuple):
 
 
 class Searcher:
-    """What translating and generating share. Answers are the same whatever the batches and the workers are."""
+    """Ids in, hypotheses out: the same whatever the batches and the workers are."""
 
-    def __init__(self, engine: Engine, *, workers: int = 1, catch_loops: bool = False) -> None:
-        """`workers` batches are decoded side by side, if the engine can; with `catch_loops`, see `caught`."""
-        self.engine, self.workers, self.catch_loops = engine, workers, catch_loops
+    catches_loops = False  # decode once more what runs in a loop that its source does not have
+
+    def __init__(self, engine: Engine, *, workers: int = 1) -> None:
+        """`workers`: so many batches are decoded side by side, in processes of their own where the engine can."""
+        self.engine, self.workers = engine, workers
         self.opened: tuple[Engine, int, Spread | None] | None = None
 
     def search(
@@ -75,19 +80,28 @@ class Searcher:
         return [([astuple(one) for one in some.hypotheses], some.looped) for some in found]
 
     def decode(self, batch: list[Wanted], how: Search) -> list[Searched]:
-        results = self.hypotheses(batch, how)
-        return self.caught(batch, results, how) if self.catch_loops else [Searched(some, False) for some in results]
+        results, second = self.hypotheses(batch, how), dict[int, list[Hypothesis]]()
+        loop = [i for i, found in enumerate(results) if loops(found[0].tokens) and not loops(batch[i].source)]
+        if self.catches_loops and loop:
+            again = self.hypotheses([batch[i] for i in loop], replace(how, no_repeat=BLOCK))
+            second = dict(zip(loop, again, strict=True))
+        return [Searched(second.get(i, first), i in second) for i, first in enumerate(results)]
 
     def hypotheses(self, batch: list[Wanted], how: Search) -> list[list[Hypothesis]]:
         sources, limits, rows = [one.source for one in batch], [one.limit for one in batch], [one.row for one in batch]
         return self.engine.decode(sources, limits, how, rows)
 
-    def caught(self, batch: list[Wanted], results: list[list[Hypothesis]], how: Search) -> list[Searched]:
-        """Sentences whose translation runs in a loop that the source does not have are decoded once more."""
-        bad = [i for i, found in enumerate(results) if loops(found[0].tokens) and not loops(batch[i].source)]
-        again = self.hypotheses([batch[i] for i in bad], replace(how, no_repeat=BLOCK)) if bad else []
-        second = dict(zip(bad, again, strict=True))
-        return [Searched(second.get(i, first), i in second) for i, first in enumerate(results)]
+
+class Opened(Searcher):
+    """A model folder, loaded: what translating and generating share."""
+
+    def __init__(
+        self, model: Model, tokenizer: Tokenizer, about: About, engine: Engine | None = None,
+        *, workers: int = 1, folder: Path | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(engine or Plain(model), workers=workers)
+        self.model, self.tokenizer, self.about = model.eval(), tokenizer, about
+        self.folder = folder  # where it was loaded from
 
 
 def by_length(lengths: list[int], cells: int, parts: int = 1) -> list[list[int]]:

@@ -1,23 +1,25 @@
 """One sentence, translated, with every step of the search: what a page shows of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from qkv.decoding.alignment import Links, has_memory_attention, readout_of, strongest, word_attention
-from qkv.decoding.constraints import NEVER
+from qkv.config import check_keys
+from qkv.decoding.alignment import Links, memory_layers, readout_of, strongest, word_attention
 from qkv.decoding.engine import Plain, Search, padded
-from qkv.decoding.hypothesis import Hypothesis, length_penalty
-from qkv.decoding.sampling import RowNumber
-from qkv.decoding.translator import Scored, Translated, Translator
+from qkv.decoding.hypothesis import NEVER, Hypothesis, length_penalty
+from qkv.decoding.searcher import Searched
+from qkv.decoding.translator import Scored, Translated, Translator, longest_targets
 from qkv.errors import InputError
-from qkv.models import EncoderDecoder, Model
+from qkv.models import EncoderDecoder, Model, State
 from qkv.text.normalise import normalise
 from qkv.text.sentences import split_sentences
 from qkv.text.tokenizer import BOS, EOS, Tokenizer
+
+Round = list[tuple[list[int], float, int]]  # one call of `step`: the tokens, log p and parent of what it goes on from
 
 
 class Live(NamedTuple):
@@ -64,22 +66,29 @@ def trace(translator: Translator, text: str, **how: Any) -> Trace:
 
     The search is the reference engine's, watched from outside: nothing in it is slower when nobody watches.
     """
-    line = normalise(text)
+    check_keys(Search, how, "search")
+    line, search = normalise(text), Search(**how)
     if not line:
         raise InputError("there is no text to look at; give a sentence")
     check_fits(translator, line)
-    watched = Watched(cast(EncoderDecoder, translator.model))
-    engine = Watching(watched)
-    twin = Translator(translator.model, translator.tokenizer, translator.about, engine)
-    translated = twin.translate(line, **how)[0]
-    src, tgt = translator.tokenizer.encode(line), engine.found[0].tokens
-    source_words, target_words = words_in(translator.tokenizer, src), words_in(translator.tokenizer, tgt)
-    pieces = translator.tokenizer.pieces
+    model, tokenizer = cast(EncoderDecoder, translator.model), translator.tokenizer
+    watched, is_beam, src = Watched(model), search.beam > 1 and not search.sampling, tokenizer.encode(line)
+    twin = Translator(model, tokenizer, translator.about, Plain(cast(Model, watched)))
+    every = replace(search, n_best=search.beam) if is_beam else search  # all that it finds, beyond the n best
+    found, looped = twin.search([src], longest_targets([src], model.config.max_length), every, rows=[(0, 0)])[0]
+    translated = twin.join(1, [Searched(found[: search.n_best], looped)])
+    tgt = found[0].tokens
+    words = [words_in(tokenizer, ids) for ids in (src, tgt)]
+    sides = [[[ids[i] for i in word.tokens] for word in some] for ids, some in zip((src, tgt), words, strict=True)]
+    links: Links = []
+    if memory_layers(model):
+        (weights,) = word_attention(translator, [sides[0]], [sides[1]], readout_of(translator))
+        links = strongest(weights)
+    scores = log_probabilities(model, src, tgt).gather(1, torch.tensor([[*tgt, EOS]]).T)[:, 0]
     return Trace(
-        line, translated, src, tgt, [*pieces(src), "</s>"], [*pieces(tgt), "</s>"],
-        token_scores(translator, src, tgt), source_words, target_words,
-        links_of(translator, (src, source_words), (tgt, target_words)),
-        list(steps_of(watched.rounds, engine.found, translator.tokenizer, engine.alpha)),
+        line, translated, src, tgt, [*tokenizer.pieces(src), "</s>"], [*tokenizer.pieces(tgt), "</s>"],
+        scores.tolist(), words[0], words[1], links,
+        list(steps_of(watched.rounds, found, tokenizer, search.alpha if is_beam else 0.0)),
     )  # fmt: skip
 
 
@@ -95,14 +104,13 @@ def check_fits(translator: Translator, line: str) -> None:
 
 
 @torch.inference_mode()
-def token_scores(translator: Translator, src: list[int], tgt: list[int]) -> list[float]:
-    """log p of each token of tgt and of its end, as every search has it."""
-    device = next(translator.model.parameters()).device
-    logits = translator.model(padded([src], device), torch.tensor([[BOS, *tgt]], device=device)).logits[0].float()
+def log_probabilities(model: Model, src: list[int], tgt: list[int]) -> Tensor:
+    """log p (T + 1, V) of each token after those of tgt before it, and of the end, as every search has it."""
+    given = padded([src], next(model.parameters()).device)
+    logits = model(given, given.new_tensor([[BOS, *tgt]])).logits[0].float().cpu()
     logits[:, NEVER] = -torch.inf
-    written = torch.tensor([[*tgt, EOS]], device=device).T  # (T, 1)
-    scores: list[float] = logits.log_softmax(dim=-1).gather(1, written)[:, 0].tolist()
-    return scores
+    log_p: Tensor = logits.log_softmax(dim=-1)
+    return log_p
 
 
 def words_in(tokenizer: Tokenizer, ids: list[int]) -> list[Word]:
@@ -116,102 +124,56 @@ def words_in(tokenizer: Tokenizer, ids: list[int]) -> list[Word]:
     return [Word(text.strip(), group) for text, group in zip(texts, groups, strict=True)]
 
 
-def links_of(
-    translator: Translator, source: tuple[list[int], list[Word]], target: tuple[list[int], list[Word]]
-) -> Links:
-    if not has_memory_attention(translator.model):
-        return []
-    sides = [[[ids[i] for i in word.tokens] for word in words] for ids, words in (source, target)]
-    (weights,) = word_attention(translator, [sides[0]], [sides[1]], readout_of(translator))
-    return strongest(weights)
-
-
 # -- watching a search -----------------------------------------------------------------------------------------------
 
 
-class Round(NamedTuple):
-    """One call of `step`: the hypotheses that it reads, with their log p, and the rows that they came from."""
-
-    tokens: list[list[int]]
-    totals: list[float]
-    parents: list[int]
-
-
-class Reordered:
-    """A model's state that remembers how its rows were last put in order."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-        self.rows: list[int] | None = None
-
-    def reorder(self, rows: Tensor) -> None:
-        before = self.rows
-        self.rows = [before[row] for row in rows.tolist()] if before is not None else rows.tolist()
-        self.inner.reorder(rows)
-
-
 class Watched:
-    """A model between a search and the real one, which writes down what the search asks for."""
+    """A model between a search and the real one, which writes down what the search goes on from."""
 
     def __init__(self, model: EncoderDecoder) -> None:
-        self.model, self.config = model, model.config
-        self.rounds: list[Round] = []
-        self.log_p = torch.empty(0)
+        self.model, self.config, self.rounds = model, model.config, list[Round]()
 
     def parameters(self) -> Iterator[nn.Parameter]:
         return self.model.parameters()
 
-    def start(self, given: Tensor) -> tuple[Tensor, Reordered]:
+    def start(self, given: Tensor) -> tuple[Tensor, "WatchedState"]:
         self.rounds = []  # of the last search: a sentence that looped is searched twice
         first, state = self.model.start(given)
-        return first, Reordered(state)
+        return first, WatchedState(state, len(first))
 
-    def step(self, tokens: Tensor, state: Reordered) -> Tensor:
-        last = tokens.tolist()
-        if not self.rounds:
-            self.rounds.append(Round([[] for _ in last], [0.0] * len(last), [0] * len(last)))
-        else:
-            before, rows = self.rounds[-1], state.rows or list(range(len(last)))
-            totals = [before.totals[row] + float(self.log_p[row, token]) for row, token in zip(rows, last, strict=True)]
-            written = [[*before.tokens[row], token] for row, token in zip(rows, last, strict=True)]
-            self.rounds.append(Round(written, totals, rows))
-        state.rows = None
+    def step(self, tokens: Tensor, state: "WatchedState") -> Tensor:
+        if self.rounds:
+            last = tokens.cpu()[:, None]
+            state.tokens = torch.cat((state.tokens, last), dim=1)
+            state.totals = state.totals + state.log_p.gather(1, last)[:, 0]
+        rows = (state.tokens.tolist(), state.totals.tolist(), state.parents.tolist())
+        self.rounds.append(list(zip(*rows, strict=True)))
         logits = self.model.step(tokens, state.inner)
-        self.log_p = logits.float().clone().index_fill_(1, NEVER.to(logits.device), -torch.inf)
-        self.log_p = self.log_p.log_softmax(dim=-1).cpu()
+        log_p = logits.float().clone().index_fill_(1, NEVER.to(logits.device), -torch.inf).log_softmax(dim=-1)
+        state.log_p, state.parents = log_p.cpu(), torch.arange(len(tokens))
         return logits
 
 
-class Watching(Plain):
-    """The reference engine on a watched model; it keeps all that it found, beyond the n best."""
+class WatchedState:
+    """A model's state, and of each hypothesis its tokens, its log p, and which one of the step before it continues."""
 
-    def __init__(self, watched: Watched) -> None:
-        super().__init__(cast(Model, watched))
-        self.found: list[Hypothesis] = []
-        self.alpha = 0.0
+    def __init__(self, inner: State, n: int) -> None:
+        self.inner, self.tokens, self.log_p = inner, torch.empty(n, 0, dtype=torch.long), torch.empty(n, 0)
+        self.totals, self.parents = torch.zeros(n, dtype=torch.float64), torch.arange(n)
 
-    def decode(
-        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
-    ) -> list[list[Hypothesis]]:
-        is_beam = how.beam > 1 and not how.sampling
-        results = super().decode(sources, limits, replace(how, n_best=how.beam) if is_beam else how, rows)
-        self.found, self.alpha = results[0], how.alpha if is_beam else 0.0
-        return [some[: how.n_best] for some in results]
+    def reorder(self, rows: Tensor) -> None:
+        self.inner.reorder(rows)
+        rows = rows.cpu()
+        self.tokens, self.totals, self.parents = self.tokens[rows], self.totals[rows], self.parents[rows]
+        self.log_p = self.log_p[rows]
 
 
 def steps_of(rounds: list[Round], found: list[Hypothesis], tokenizer: Tokenizer, alpha: float) -> Iterator[SearchStep]:
     """The live hypotheses after each step, and those of `found` that ended in it."""
     longest = max(len(hypothesis.tokens) for hypothesis in found) + 1
     for length in range(1, max(longest, len(rounds) - 1) + 1):
+        penalty, rows = length_penalty(length, alpha), rounds[length] if length < len(rounds) else []
+        live = [Live(tokenizer.pieces(ids), total / penalty, at) for ids, total, at in rows if total > -torch.inf]
         ended = [hypothesis for hypothesis in found if len(hypothesis.tokens) + 1 == length]
         texts = tokenizer.decode_batch([hypothesis.tokens for hypothesis in ended])
-        finished = [Scored(text, hypothesis.score) for text, hypothesis in zip(texts, ended, strict=True)]
-        yield SearchStep(live_of(rounds, length, tokenizer, alpha), finished)
-
-
-def live_of(rounds: list[Round], length: int, tokenizer: Tokenizer, alpha: float) -> list[Live]:
-    if length >= len(rounds):
-        return []
-    now, penalty = rounds[length], length_penalty(length, alpha)
-    rows = zip(now.tokens, now.totals, now.parents, strict=True)
-    return [Live(tokenizer.pieces(ids), total / penalty, parent) for ids, total, parent in rows if total > -torch.inf]
+        yield SearchStep(live, [Scored(text, one.score) for text, one in zip(texts, ended, strict=True)])

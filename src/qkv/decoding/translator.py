@@ -2,18 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from qkv.config import check_keys
-from qkv.decoding.engine import Engine, Plain, Search
-from qkv.decoding.searcher import Searched, Searcher
-from qkv.folder import About
-from qkv.models import Model
+from qkv.decoding.engine import Search
+from qkv.decoding.searcher import Opened, Searched
 from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
 from qkv.text.sentences import split_sentences, split_to_fit
-from qkv.text.tokenizer import Tokenizer
 
 MORE = 50  # tokens that a translation may have more than its source (Vaswani et al. 2017, section 6.1)
 
@@ -45,42 +41,29 @@ class Translated:
         return said + ["reached the length limit before its end"] * self.cut
 
 
-class Translator:
+class Translator(Opened):
     """`qkv.load(folder).translate(texts)`; a text's translation is the same whatever else is in the batch."""
 
-    def __init__(
-        self,
-        model: Model,
-        tokenizer: Tokenizer,
-        about: About,
-        engine: Engine | None = None,
-        *,
-        workers: int = 1,
-    ) -> None:
-        """`workers`: so many batches are decoded side by side, in processes of their own where the engine can."""
-        self.model, self.tokenizer, self.about = model.eval(), tokenizer, about
-        self.searcher = Searcher(engine or Plain(model), workers=workers, catch_loops=True)
-        self.folder: Path | None = None  # where it was loaded from
-        self.longest: int = min(about.get("longest_source", 10**9), model.config.max_length - 1)
+    catches_loops = True
 
     @property
-    def engine(self) -> Engine:
-        return self.searcher.engine
+    def longest(self) -> int:
+        """The tokens of the longest sentence that the model has learned from and can read."""
+        return min(self.about.get("longest_source", 10**9), int(self.model.config.max_length) - 1)
 
-    @engine.setter
-    def engine(self, engine: Engine) -> None:
-        self.searcher.engine = engine
-
+    @overload
+    def translate(self, texts: str, **how: Any) -> Translated: ...
+    @overload
+    def translate(self, texts: Sequence[str], **how: Any) -> list[Translated]: ...
     def translate(
         self, texts: str | Sequence[str], *, split: bool = True, workers: int | None = None, **how: Any
-    ) -> list[Translated]:
-        """Translate lines of text; `how` are the fields of Search: beam=5, n_best=3, sampling=True, top_p=0.9 ...
+    ) -> Translated | list[Translated]:
+        """Translate a line of text, or each of several; `how` are the fields of Search: beam=5, sampling=True ...
 
         A line of several sentences is translated sentence by sentence, unless `split` is False: most models have only
         seen single ones, and leave out what comes after the first.
         """
         check_keys(Search, how, "search")
-        search = Search(**how)
         lines = [normalise(text) for text in ([texts] if isinstance(texts, str) else texts)]
         sentences = [split_sentences(line) if split else [line] * bool(line) for line in lines]
         pieces = [
@@ -89,9 +72,10 @@ class Translator:
         sources = self.tokenizer.encode_batch([piece.strip() for parts in pieces for piece in parts])
         limits = longest_targets(sources, self.model.config.max_length)
         rows = [(line, part) for line, parts in enumerate(pieces) for part in range(len(parts))]
-        found = iter(self.searcher.search(sources, limits, search, rows=rows, workers=workers))
+        found = iter(self.search(sources, limits, Search(**how), rows=rows, workers=workers))
         every = zip(sentences, pieces, strict=True)
-        return [self.join(len(several), [next(found) for _ in parts]) for several, parts in every]
+        done = [self.join(len(several), [next(found) for _ in parts]) for several, parts in every]
+        return done[0] if isinstance(texts, str) else done
 
     def fits(self, text: str) -> bool:
         return len(self.tokenizer.encode(text.strip())) <= self.longest

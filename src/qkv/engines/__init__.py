@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -21,17 +22,9 @@ from qkv.engines.workers import SideBySide
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded
 from qkv.memory import keep_freed_memory
-from qkv.models import GPT2, Model, Transformer
+from qkv.models import Transformer
 
-# (the model folder, what it holds, the device)
-ENGINES: dict[str, Callable[[Path, Loaded, str], Engine]] = {
-    "lean": lambda path, loaded, device: lean(loaded.model, device),
-    "int8": open_int8,
-    "ctranslate2": CTranslate2.open,
-    "ctranslate2-int8": lambda path, loaded, device: CTranslate2.open(path, loaded, device, "int8"),
-    "plain": lambda path, loaded, device: SideBySide(loaded.model),
-    "auto": lambda path, loaded, device: auto(path, loaded, device),
-}
+W = TypeVar("W", Translator, Generator)
 RENAMED = {"native": "lean"}  # names that are read for one more version
 
 
@@ -41,50 +34,55 @@ def open_translator(loaded: Loaded, engine: str = "lean", workers: int = 1, *, o
     It changes nothing of the process that it is in. With `own_process`, as commands ask, it does: there is a worker for
     each thread of torch, little work is done by one thread, and memory that is freed is kept.
     """
-    opened, workers = prepared(loaded, engine, workers, own_process)
-    translator = Translator(loaded.model, loaded.tokenizer, loaded.about, opened, workers=workers)
-    translator.folder = loaded.folder
-    return translator
+    return opened(Translator, loaded, engine, workers, own_process)
 
 
 def open_generator(loaded: Loaded, engine: str = "lean", workers: int = 1, *, own_process: bool = False) -> Generator:
     """The generator of a model folder that holds a language model; the rest as for a translator."""
-    opened, workers = prepared(loaded, engine, workers, own_process)
-    if not isinstance(opened, Plain):
-        raise InputError(f"engine {opened.name} writes translations only; use lean or plain for a language model")
-    generator = Generator(loaded.model, loaded.tokenizer, loaded.about, opened, workers=workers)
-    generator.folder = loaded.folder
+    generator = opened(Generator, loaded, engine, workers, own_process)
+    if not isinstance(generator.engine, Plain):
+        name = generator.engine.name
+        raise InputError(f"engine {name} writes translations only; use lean or plain for a language model")
     return generator
 
 
-def prepared(loaded: Loaded, engine: str, workers: int, own_process: bool) -> tuple[Engine, int]:
+def opened(kind: type[W], loaded: Loaded, engine: str, workers: int, own_process: bool) -> W:
     device = next(loaded.model.parameters()).device.type
-    opened = open_engine(engine, loaded.folder or Path(), loaded, device)
+    found = open_engine(engine, loaded.folder or Path(), loaded, device)
     if own_process and device == "cpu":
         keep_freed_memory()
         workers = torch.get_num_threads()
-        if isinstance(opened, Lean):
-            opened.sets_threads = True
-    return opened, workers
+        if isinstance(found, Lean):
+            found.sets_threads = True
+    return kind(loaded.model, loaded.tokenizer, loaded.about, found, workers=workers, folder=loaded.folder)
 
 
-def lean(model: Model, device: str) -> Plain:
+def lean(path: Path, loaded: Loaded, device: str) -> Plain:
     """Our searches in float32, by whichever form is faster."""
-    if isinstance(model, Transformer | GPT2) and is_standard(model) and device == "cpu":
-        return Lean(model)
-    return SideBySide(model)
+    return Lean(loaded.model) if is_standard(loaded.model) and device == "cpu" else SideBySide(loaded.model)
 
 
 def auto(path: Path, loaded: Loaded, device: str) -> Engine:
     """The fastest of the engines that folder and machine have; 8 bits only where `qkv quantize` has made them."""
-    names = ["lean"]
-    if device == "cpu" and isinstance(loaded.model, Transformer) and is_standard(loaded.model):
-        has_bytes, has_library = (path / QUANTISED).exists(), bool(find_spec("ctranslate2"))
-        names += ["int8"] * has_bytes + ["ctranslate2"] * has_library
-        names += ["ctranslate2-int8"] * (has_bytes and has_library)
-    if len(names) == 1:
-        return open_engine("lean", path, loaded, device)
-    return fastest(path, loaded, {name: partial(open_engine, name, path, loaded, device) for name in names})
+    if device != "cpu" or not isinstance(loaded.model, Transformer) or not is_standard(loaded.model):
+        return lean(path, loaded, device)
+    has_bytes, has_library = (path / QUANTISED).exists(), bool(find_spec("ctranslate2"))
+    names = ["lean"] + ["int8"] * has_bytes + ["ctranslate2"] * has_library
+    names += ["ctranslate2-int8"] * (has_bytes and has_library)
+    if names == ["lean"]:
+        return lean(path, loaded, device)
+    return fastest(path, loaded, {name: partial(ENGINES[name], path, loaded, device) for name in names})
+
+
+# (the model folder, what it holds, the device)
+ENGINES: dict[str, Callable[[Path, Loaded, str], Engine]] = {
+    "lean": lean,
+    "int8": open_int8,
+    "ctranslate2": CTranslate2.open,
+    "ctranslate2-int8": partial(CTranslate2.open, compute="int8"),
+    "plain": lambda path, loaded, device: SideBySide(loaded.model),
+    "auto": auto,
+}
 
 
 def open_engine(name: str, path: Path, loaded: Loaded, device: str) -> Engine:

@@ -1,17 +1,16 @@
 """Whether another engine writes what our own search writes, token for token; and where not, how near it was."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
-from qkv.decoding.constraints import NEVER
-from qkv.decoding.engine import Plain, Search, padded
+from qkv.decoding.engine import Plain, Search
 from qkv.decoding.hypothesis import Hypothesis, length_penalty
+from qkv.decoding.trace import log_probabilities
 from qkv.decoding.translator import longest_targets
 from qkv.models import Model
-from qkv.text.tokenizer import BOS, EOS
+from qkv.text.tokenizer import EOS
 
 # (sources, how to search) -> the tokens of the best hypothesis of each
 Decode = Callable[[list[list[int]], Search], list[list[int]]]
@@ -54,30 +53,14 @@ def agreement(model: Model, sources: list[list[int]], theirs: Decode, how: Searc
     whole = [i for i, hypothesis in enumerate(ours) if hypothesis.ended]
     found = theirs([sources[i] for i in whole], how) if whole else []
     pairs = [(sources[i], ours[i], tokens) for i, tokens in zip(whole, found, strict=True)]
-    gap = greedy_gap if how.beam == 1 else beam_gap
-    gaps = [gap(model, source, own, other, how.alpha) for source, own, other in pairs if own.tokens != other]
+    gaps = [gap(model, source, own, other, how) for source, own, other in pairs if own.tokens != other]
     return Agreement(how, len(whole), gaps)
 
 
-def greedy_gap(model: Model, source: list[int], ours: Hypothesis, theirs: Sequence[int], alpha: float) -> float:
-    own, other = [*ours.tokens, EOS], [*theirs, EOS]
-    at = next(i for i, (a, b) in enumerate(zip(own, other, strict=False)) if a != b)
-    log_p = log_probabilities(model, source, other)[at]
-    return float(log_p[own[at]] - log_p[other[at]])
-
-
-def beam_gap(model: Model, source: list[int], ours: Hypothesis, theirs: Sequence[int], alpha: float) -> float:
-    other = [*theirs, EOS]
-    log_p = log_probabilities(model, source, other)
-    total = float(log_p.gather(1, torch.tensor(other, device=log_p.device)[:, None]).sum())
-    return ours.score - total / length_penalty(len(other), alpha)
-
-
-@torch.inference_mode()
-def log_probabilities(model: Model, source: list[int], target: Sequence[int]) -> Tensor:
-    """log p (T, V) of each next token, given the target up to there."""
-    src = padded([source], next(model.parameters()).device)
-    logits = model(src, src.new_tensor([[BOS, *target[:-1]]])).logits[0].float()
-    logits[:, NEVER] = -torch.inf
-    log_p: Tensor = logits.log_softmax(dim=-1)
-    return log_p
+def gap(model: Model, source: list[int], ours: Hypothesis, theirs: list[int], how: Search) -> float:
+    log_p, own, other = log_probabilities(model, source, theirs), [*ours.tokens, EOS], [*theirs, EOS]
+    if how.beam == 1:
+        at = next(i for i, (a, b) in enumerate(zip(own, other, strict=False)) if a != b)
+        return float(log_p[at, own[at]] - log_p[at, other[at]])
+    total = float(log_p.gather(1, torch.tensor(other)[:, None]).sum())
+    return ours.score - total / length_penalty(len(other), how.alpha)

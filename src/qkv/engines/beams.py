@@ -22,7 +22,7 @@ class Beams:
         self.memory, self.memory_mask = memory, memory_mask
         self.n, self.heads, self.width, self.steps, self.used = memory.size(2), memory.size(3), 1, 0, 0
         self.place = torch.arange(self.n)  # where in the cache the search's sentence i is
-        self.is_moved = False
+        self.is_moved, self.is_full = False, True
         self.cache = memory.new_empty(*memory.shape[:4], ROOM, memory.size(-1))
         self.own = memory.new_full((self.n, 1, ROOM), -torch.inf)
         self.arrange()
@@ -43,22 +43,15 @@ class Beams:
 
     # -- one step ------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Make room for one entry of each hypothesis; each sees its own."""
+    def begin(self) -> tuple[Tensor, int, int, Tensor | None, Tensor, Tensor | None, bool]:
+        """Make room for one entry of each hypothesis, which sees its own: what `lean.LeanBlock` is given."""
         if self.used + self.width > self.cache.size(4):
             self.make_room(self.width)
-        self.end = self.used + self.width
-        self.own.narrow(2, self.used, self.width).diagonal(dim1=1, dim2=2).zero_()
+        before, self.used, self.steps = self.used, self.used + self.width, self.steps + 1
+        self.own.narrow(2, before, self.width).diagonal(dim1=1, dim2=2).zero_()
         # One hypothesis a sentence has written every entry.
-        self.mask = None if self.width == 1 else self.for_heads(self.own[:, :, : self.end])
-
-    def for_blocks(self) -> tuple[Tensor, int, int, Tensor | None, Tensor, Tensor | None, bool]:
-        """What a step needs to know, in the order of `lean.DecoderBlock`."""
-        return self.now, self.used, self.width, self.mask, self.sources, self.source_mask, self.is_few
-
-    def finish(self) -> None:
-        self.used = self.end
-        self.steps += 1
+        mask = None if self.width == 1 and self.is_full else self.for_heads(self.own[:, :, : self.used])
+        return self.now, before, self.width, mask, self.sources, self.source_mask, self.is_few
 
     # -- between steps -------------------------------------------------------------------------------------------
 
@@ -128,6 +121,44 @@ class Beams:
         self.place[moved] = gaps
         self.n, self.own = n, self.own[:n]
         self.is_moved = bool((self.place != torch.arange(n)).any())
+
+
+class Prompted(Beams):
+    """The cache of a model without a memory: it begins with the keys and values of prompts, padded on the left."""
+
+    def __init__(self, cache: Tensor, real: Tensor) -> None:
+        """cache (L, 2, n, H, T, K) and real (n, T): True where a token is no padding."""
+        super().__init__(cache[..., :0, :], None)
+        self.used = cache.size(4)
+        self.lengths = real.sum(dim=1)  # (n,), in the order of the search
+        self.is_full = bool(real.all())
+        self.cache = F.pad(cache, (0, 0, 0, ROOM))
+        self.own = cache.new_full((self.n, 1, self.used + ROOM), -torch.inf)
+        self.own[:, 0, : self.used].masked_fill_(real, 0)
+        self.arrange()
+
+    def places(self) -> Tensor:
+        """Where the last token of each hypothesis stands in its own text, (n * W,)."""
+        return (self.lengths + self.steps).repeat_interleave(self.width)
+
+    def reorder(self, rows: Tensor) -> None:
+        """In groups as ever; but hypotheses of a text that has slid have caches of their own, in any order."""
+        group = rows // self.width
+        kept = group.unique_consecutive()
+        is_grouped = not len(rows) % max(1, len(kept)) and bool((kept[1:] > kept[:-1]).all())
+        if is_grouped and torch.equal(group, kept.repeat_interleave(len(rows) // max(1, len(kept)))):
+            super().reorder(rows)
+            return
+        place = self.place[group]
+        self.cache, self.own = self.cache[:, :, place], self.own[place, rows % self.width][:, None]
+        self.lengths, self.n, self.width = self.lengths[group], len(rows), 1
+        self.place, self.is_moved, self.is_full = torch.arange(self.n), False, False
+        self.memory = self.memory[:, :, place]
+        self.arrange()
+
+    def leave(self, kept: Tensor) -> None:
+        self.lengths = self.lengths[kept]
+        super().leave(kept)
 
 
 def look(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_few: bool) -> Tensor:

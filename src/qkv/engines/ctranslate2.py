@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,12 +87,11 @@ class CTranslate2:
         """The best `beam` that ended, by log p."""
         results = self.translator.translate_batch(
             self.spell(sources), beam_size=how.beam, num_hypotheses=how.beam, length_penalty=POWER, return_scores=True,
-            max_input_length=0, min_decoding_length=0, max_decoding_length=limit,
-            max_batch_size=BATCH,
+            max_input_length=0, min_decoding_length=0, max_decoding_length=limit, max_batch_size=BATCH,
         )  # fmt: skip
         alpha, found = how.alpha if how.beam > 1 else 0.0, []
         for result in results:
-            rows = [(self.read(words), score) for words, score in zip(result.hypotheses, result.scores, strict=True)]
+            rows = zip(map(self.read, result.hypotheses), result.scores, strict=True)
             found.append([scored(ids, score * (len(ids) + 1) ** POWER, alpha) for ids, score in rows])
         return found
 
@@ -115,13 +114,15 @@ def prepared(path: Path, loaded: Loaded) -> Iterator[Path]:
     if noted.get("weights") == digest(path):
         yield kept
         return
-    quantization = str(noted.get("quantization", ""))
-    with ExitStack() as stack:
+    parts = (loaded.model, loaded.tokenizer, loaded.about, str(noted.get("quantization", "")))
+
+    def export(folder: Path) -> Path:
+        with exporting("ctranslate2", path, folder, *parts):
+            return folder
+
+    with tempfile.TemporaryDirectory() as elsewhere:
         try:
-            with exporting("ctranslate2", path, kept, loaded.model, loaded.tokenizer, loaded.about, quantization):
-                pass
+            made = export(kept)
         except OSError:  # no permission, no space
-            kept = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "ctranslate2"
-            with exporting("ctranslate2", path, kept, loaded.model, loaded.tokenizer, loaded.about, quantization):
-                pass
-        yield kept
+            made = export(Path(elsewhere) / "ctranslate2")
+        yield made

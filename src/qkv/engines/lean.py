@@ -1,17 +1,17 @@
-"""The Transformer as decoding runs it: the same numbers as `models.Transformer`, with less work for each token."""
+"""A Transformer and GPT-2 as decoding runs them: the numbers of `models`, with less work for each token."""
 
 import copy
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Final, TypeGuard, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention import MultiHead, Soft, padding
-from qkv.engines.beams import Beams, look
-from qkv.layers import ACTIVATIONS, Block, Stack
+from qkv.engines.beams import Beams, Prompted, look
+from qkv.engines.products import HAS_ONEDNN, Dense, Make, Packed, Product
+from qkv.layers import Block, Stack
 from qkv.models import GPT2, Model, Transformer
 from qkv.positions import Places, Position
 from qkv.text.tokenizer import BOS, PAD
@@ -20,47 +20,7 @@ EAGER = 64  # steps that are over before compiling (0.1 to 0.2 s) is
 MOSTLY = 0.95  # the share of real tokens above which packing costs more than it saves
 
 
-class Product(Protocol):
-    """x W^T + b, and perhaps an activation, by whichever kernel: x (N, D) -> (N, F)."""
-
-    def __call__(self, x: Tensor) -> Tensor: ...
-
-
-class Sliced(Product, Protocol):
-    """A product that can be had for some rows of W alone."""
-
-    def rows(self, ids: Tensor) -> Product: ...
-
-
-Make = Callable[[str, Tensor, Tensor | None, str], Product]  # of a name, a weight, a bias, an activation ("" for none)
-
-
-class Dense(nn.Module):
-    """The product as it is, in the precision of the weights."""
-
-    def __init__(self, name: str, weight: Tensor, bias: Tensor | None, activation: str) -> None:
-        super().__init__()
-        self.weight, self.bias, self.activation = weight, bias, COMPILED.get(activation, as_it_is)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.activation(F.linear(x, self.weight, self.bias))
-
-    def rows(self, ids: Tensor) -> Product:
-        return Dense("", self.weight[ids], None if self.bias is None else self.bias[ids], "")
-
-
-def as_it_is(x: Tensor) -> Tensor:
-    return x
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    return F.gelu(x, approximate="tanh")
-
-
-COMPILED = ACTIVATIONS | {"gelu_tanh": gelu_tanh}  # TorchScript knows no partial functions
-
-
-def is_standard(model: Model) -> bool:
+def is_standard(model: Model) -> TypeGuard[Transformer | GPT2]:
     """Whether a model has a lean form: scaled dot products, and positions that touch embeddings alone."""
     if not isinstance(model, Transformer | GPT2):
         return False
@@ -76,24 +36,55 @@ def is_standard(model: Model) -> bool:
 class LeanBlock(nn.Module):
     """What `layers.Block` computes; q, k and v come from one product, and 1 / sqrt(d_k) is inside the weights of q."""
 
+    has_memory: Final[bool]
+
     def __init__(self, block: Block, name: str, make: Make, activation: str) -> None:
         super().__init__()
-        own, self.is_pre = block.attention, block.attention_residual.place == "pre"
-        self.heads = own.n_heads
+        own, self.heads, self.has_memory = block.attention, block.attention.n_heads, block.has_memory
+        self.is_pre = block.attention_residual.place == "pre"
         self.qkv = joined(f"{name}.qkv", make, scaled(own.query, self.heads), own.key, own.value)
         self.output = joined(f"{name}.output", make, own.output)
         self.norm = normalised(block.attention_residual.norm)
         self.expand = joined(f"{name}.expand", make, block.feed_forward.expand, activation=activation)
         self.contract = joined(f"{name}.contract", make, block.feed_forward.contract)
         self.feed_forward_norm = normalised(block.feed_forward_residual.norm)
+        if block.has_memory:
+            memory = block.memory_attention
+            self.memory_query = joined(f"{name}.memory_query", make, scaled(memory.query, self.heads))
+            self.memory_output = joined(f"{name}.memory_output", make, memory.output)
+            self.memory_norm = normalised(block.memory_residual.norm)
 
-    def look_back(self, x: Tensor, cache: Tensor, used: int, width: int, mask: Tensor | None, is_few: bool) -> Tensor:
-        """Self-attention of the last token of each hypothesis (n * W, D), see `Beams`; k and v go into the cache."""
+    def read(
+        self, x: Tensor, shape: list[int], real: Tensor | None, mask: Tensor | None, cache: Tensor | None
+    ) -> Tensor:
+        """All real tokens (N, D) of some texts, see `Sentences`; with a cache (2, B, H, S, K), of prompts.
+
+        Keys and values of prompts go into the cache, and none of their tokens sees what comes after it.
+        """
+        qkv = padded(self.qkv(self.norm(x) if self.is_pre else x), shape, real)  # (B, S, 3 * H * K)
+        q, k, v = qkv.view(shape[0], shape[1], 3 * self.heads, -1).transpose(1, 2).chunk(3, dim=1)  # (B, H, S, K)
+        if cache is not None:
+            cache.copy_(torch.stack((k, v)))
+        is_causal = cache is not None and mask is None
+        context = F.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal, scale=1.0)
+        x = x + self.output(packed(context.transpose(1, 2).flatten(2), real))
+        return self.fed_forward(x if self.is_pre else self.norm(x))
+
+    def forward(
+        self, x: Tensor, cache: Tensor, used: int, width: int, mask: Tensor | None,
+        memory: Tensor, memory_mask: Tensor | None, is_few: bool,
+    ) -> Tensor:  # fmt: skip
+        """The last token of each hypothesis (n * W, D), see `Beams`; its k and v go into the cache."""
         qkv = self.qkv(self.norm(x) if self.is_pre else x).view(-1, width, 3, self.heads, cache.size(4))
         cache.narrow(3, used, width).copy_(qkv.narrow(2, 1, 2).permute(2, 0, 3, 1, 4))
         past = cache.narrow(3, 0, used + width)
         x = x + self.output(look(qkv.select(2, 0), past[0], past[1], mask, is_few))
-        return x if self.is_pre else self.norm(x)
+        x = x if self.is_pre else self.norm(x)
+        if self.has_memory:
+            q = self.memory_query(self.memory_norm(x) if self.is_pre else x).view(-1, width, self.heads, cache.size(4))
+            x = x + self.memory_output(look(q, memory[0], memory[1], memory_mask, is_few))
+            x = x if self.is_pre else self.memory_norm(x)
+        return self.fed_forward(x)
 
     def fed_forward(self, x: Tensor) -> Tensor:
         if self.is_pre:
@@ -101,55 +92,23 @@ class LeanBlock(nn.Module):
         return self.feed_forward_norm(x + self.contract(self.expand(x)))
 
 
-class EncoderBlock(LeanBlock):
-    def forward(self, x: Tensor, shape: list[int], real: Tensor | None, mask: Tensor | None) -> Tensor:
-        """All real tokens (N, D) of some sentences; see `Sentences`."""
-        qkv = padded(self.qkv(self.norm(x) if self.is_pre else x), shape, real)  # (B, S, 3 * H * K)
-        q, k, v = qkv.view(shape[0], shape[1], 3 * self.heads, -1).transpose(1, 2).chunk(3, dim=1)  # (B, H, S, K)
-        context = F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
-        x = x + self.output(packed(context.transpose(1, 2).flatten(2), real))
-        return self.fed_forward(x if self.is_pre else self.norm(x))
-
-
-class DecoderBlock(LeanBlock):
-    def __init__(self, block: Block, name: str, make: Make, activation: str) -> None:
-        super().__init__(block, name, make, activation)
-        memory = block.memory_attention
-        self.memory_query = joined(f"{name}.memory_query", make, scaled(memory.query, self.heads))
-        self.memory_output = joined(f"{name}.memory_output", make, memory.output)
-        self.memory_norm = normalised(block.memory_residual.norm)
-
-    def forward(
-        self, x: Tensor, cache: Tensor, used: int, width: int, mask: Tensor | None,
-        memory: Tensor, memory_mask: Tensor | None, is_few: bool,
-    ) -> Tensor:  # fmt: skip
-        """The last token of each hypothesis (n * W, D)."""
-        x = self.look_back(x, cache, used, width, mask, is_few)
-        q = self.memory_query(self.memory_norm(x) if self.is_pre else x).view(-1, width, self.heads, cache.size(4))
-        x = x + self.memory_output(look(q, memory[0], memory[1], memory_mask, is_few))
-        return self.fed_forward(x if self.is_pre else self.memory_norm(x))
-
-
-class LeanEncoder(nn.Module):
+class LeanStack(nn.Module):
     """All blocks, after another: one call into compiled code."""
 
-    def __init__(self, blocks: list[EncoderBlock]) -> None:
+    def __init__(self, name: str, stack: Stack, make: Make, activation: str) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(blocks)
+        blocks = [cast(Block, block) for block in stack.blocks]
+        self.blocks = nn.ModuleList(LeanBlock(block, f"{name}.{i}", make, activation) for i, block in enumerate(blocks))
 
+
+class LeanEncoder(LeanStack):
     def forward(self, x: Tensor, shape: list[int], real: Tensor | None, mask: Tensor | None) -> Tensor:
         for block in self.blocks:
-            x = block(x, shape, real, mask)
+            x = block.read(x, shape, real, mask, None)  # type: ignore[operator]
         return x
 
 
-class LeanDecoder(nn.Module):
-    """All blocks, after another, for one step."""
-
-    def __init__(self, blocks: list[DecoderBlock]) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList(blocks)
-
+class LeanDecoder(LeanStack):
     def forward(
         self, x: Tensor, cache: Tensor, used: int, width: int, mask: Tensor | None,
         memory: Tensor, memory_mask: Tensor | None, is_few: bool,
@@ -182,42 +141,21 @@ def padded(x: Tensor, shape: list[int], real: Tensor | None) -> Tensor:
     return x.view(shape[0], shape[1], -1)
 
 
-class LeanTransformer:
-    """A standard Transformer's `start` and `step`; `make` says by which kernel its products are computed.
+class LeanWriter:
+    """A standard model's `start` and `step`. After `eager` steps its blocks are compiled."""
 
-    After `eager` steps its blocks are compiled.
-    """
-
-    def __init__(self, model: Transformer, make: Make = Dense, eager: float = EAGER) -> None:
-        self.config, self.heads, self.layers = model.config, model.config.n_heads, model.config.decoder_layers
-        self.source = LeanEmbedding(model.source.weight, model.encoder)
-        self.target = LeanEmbedding(model.target.weight, model.decoder)
-        activation = model.config.activation
-        encoder, decoder = named("encoder", model.encoder), named("decoder", model.decoder)
-        self.encoder: nn.Module = LeanEncoder([EncoderBlock(*part, make, activation) for part in encoder])
-        self.decoder: nn.Module = LeanDecoder([DecoderBlock(*part, make, activation) for part in decoder])
-        self.eager = eager
-        attentions = [cast(Block, block).memory_attention for block in model.decoder.blocks]
-        memories = [linear for attention in attentions for linear in (attention.key, attention.value)]
-        self.memory = joined("memory", make, *memories)  # keys and values of all layers
-        self.vocabulary = make("vocabulary", model.vocabulary.weight.detach(), bias_of(model.vocabulary), "")
+    compiled: tuple[str, ...] = ("decoder",)
+    eager: float
+    decoder: nn.Module
+    norm: Product  # after the decoder
+    vocabulary: Product
 
     def compile(self) -> None:
         """From now on without Python between the operations of all blocks: TorchScript, which runs the same kernels."""
         self.eager = 0
         with suppress(DeprecationWarning):  # where such warnings are errors, all stays as it is
-            self.encoder, self.decoder = torch.jit.script(self.encoder), torch.jit.script(self.decoder)
-
-    def start(self, given: Tensor) -> tuple[Tensor, Beams]:
-        sentences = Sentences(given)
-        shape, real, mask = sentences.shape, sentences.real, sentences.mask
-        x = self.encoder(packed(self.source(given, 0), real), shape, real, mask)  # (N, D)
-        memory = padded(self.memory(self.source.norm(x)), shape, real)  # (B, S, L * 2 * H * K)
-        memory = memory.view(*shape, self.layers, 2, self.heads, -1).permute(2, 3, 0, 4, 1, 5)
-        blocked = sentences.mask
-        if blocked is not None:
-            blocked = torch.zeros(len(given), 1, given.size(1)).masked_fill_(~blocked[:, 0], -torch.inf)
-        return given.new_full((len(given),), BOS), Beams(memory.contiguous(), blocked)
+            for name in self.compiled:
+                setattr(self, name, torch.jit.script(getattr(self, name)))
 
     def step(self, tokens: Tensor, seen: Beams) -> Tensor:
         """The last token of each hypothesis (N,) -> logits of the next one (N, V)."""
@@ -228,11 +166,45 @@ class LeanTransformer:
         left = self.eager = self.eager - 1
         if left == 0:
             self.compile()
-        seen.begin()
-        x = self.target(seen.arranged(tokens), seen.steps)  # (N, D)
-        x = self.decoder(x, *seen.for_blocks())
-        seen.finish()
-        return seen.restored(self.target.norm(x))
+        x = self.embed(tokens, seen)
+        return seen.restored(self.norm(self.decoder(x, *seen.begin())))
+
+    def embed(self, tokens: Tensor, seen: Any) -> Tensor:
+        """(N,) -> (N, D), in the order of the cache."""
+        raise NotImplementedError
+
+
+class LeanTransformer(LeanWriter):
+    """`make` says by which kernel its products are computed."""
+
+    compiled = ("encoder", "decoder")
+
+    def __init__(self, model: Transformer, make: Make = Dense, eager: float = EAGER) -> None:
+        c = self.config = model.config
+        self.heads, self.layers, self.eager = c.n_heads, c.decoder_layers, eager
+        self.source = LeanEmbedding(model.source.weight, model.encoder)
+        self.target = LeanEmbedding(model.target.weight, model.decoder)
+        self.norm = self.target.norm
+        self.encoder: nn.Module = LeanEncoder("encoder", model.encoder, make, c.activation)
+        self.decoder = LeanDecoder("decoder", model.decoder, make, c.activation)
+        attentions = [cast(Block, block).memory_attention for block in model.decoder.blocks]
+        memories = [linear for attention in attentions for linear in (attention.key, attention.value)]
+        self.memory = joined("memory", make, *memories)  # keys and values of all layers
+        self.vocabulary = joined("vocabulary", make, model.vocabulary)
+
+    def start(self, given: Tensor) -> tuple[Tensor, Beams]:
+        sentences = Sentences(given)
+        shape, real, mask = sentences.shape, sentences.real, sentences.mask
+        x = self.encoder(packed(self.source(given, 0), real), shape, real, mask)  # (N, D)
+        memory = padded(self.memory(self.source.norm(x)), shape, real)  # (B, S, L * 2 * H * K)
+        memory = memory.view(*shape, self.layers, 2, self.heads, -1).permute(2, 3, 0, 4, 1, 5)
+        blocked = None
+        if mask is not None:
+            blocked = torch.zeros(len(given), 1, given.size(1)).masked_fill_(~mask[:, 0], -torch.inf)
+        return given.new_full((len(given),), BOS), Beams(memory.contiguous(), blocked)
+
+    def embed(self, tokens: Tensor, seen: Beams) -> Tensor:
+        return self.target(seen.arranged(tokens), seen.steps)
 
 
 class LeanEmbedding:
@@ -254,37 +226,56 @@ class LeanEmbedding:
         return torch.add(placed[start:stop], F.embedding(ids, self.weight), alpha=self.scale)
 
 
-def normalised(norm: nn.Module) -> Callable[[Tensor], Tensor]:
+class LeanGPT2(LeanWriter):
+    """A standard GPT-2's `start` and `step`."""
+
+    def __init__(self, model: GPT2, eager: float = EAGER) -> None:
+        c, make = model.config, Packed if HAS_ONEDNN else Dense
+        self.config, self.decoder, self.eager = c, LeanDecoder("decoder", model.decoder, make, c.activation), eager
+        self.blocks = list(self.decoder.blocks)
+        self.table, self.norm = model.tokens.weight.detach(), normalised(model.decoder.norm)
+        empty = torch.zeros(1, c.max_length, c.d_model)
+        self.placed = model.decoder.position.embed(empty, Places.span(0, c.max_length, empty.device))[0].detach()
+        self.vocabulary = joined("vocabulary", make, model.projection)
+
+    def start(self, given: Tensor) -> tuple[Tensor, Prompted]:
+        """Prompts (B, T), padded on the left: the last token of each, and what the others leave."""
+        before, c = given[:, :-1], self.config
+        real, shape = before != PAD, list(before.shape)
+        cache = torch.empty(c.layers, 2, len(given), c.n_heads, shape[1], c.head_width)
+        if shape[1]:
+            x = F.embedding(before, self.table) + F.embedding((real.cumsum(dim=1) - 1).clamp(min=0), self.placed)
+            x, mask = x.flatten(0, 1), None if real.all() else self.visible(real)
+            for layer, block in enumerate(self.blocks):
+                x = block.read(x, shape, None, mask, cache[layer])  # type: ignore[operator]
+        return given[:, -1], Prompted(cache, real)
+
+    def visible(self, real: Tensor) -> Tensor:
+        """(B, 1, T, T): what stands before a token and is no padding; padding sees itself, and stays a number."""
+        T = real.size(1)
+        causal = torch.ones(T, T, dtype=torch.bool).tril()
+        return (causal & real[:, None] | torch.eye(T, dtype=torch.bool))[:, None]
+
+    def embed(self, tokens: Tensor, seen: Prompted) -> Tensor:
+        return seen.arranged(F.embedding(tokens, self.table) + F.embedding(seen.places(), self.placed))
+
+
+def normalised(norm: nn.Module) -> Product:
     """The norm with weights that are no parameters any more."""
-    if not isinstance(norm, nn.LayerNorm):
-        return nn.Identity()
     return copy.deepcopy(norm).requires_grad_(False)
 
 
-def named(name: str, stack: Stack) -> list[tuple[Block, str]]:
-    return [(cast(Block, block), f"{name}.{i}") for i, block in enumerate(stack.blocks)]
-
-
-def bias_of(module: Any) -> Tensor | None:
-    return None if module.bias is None else module.bias.detach()
-
-
-class Affine(NamedTuple):
-    """The weight and the bias of a projection."""
-
-    weight: Tensor
-    bias: Tensor | None
-
-
-def scaled(query: nn.Linear, heads: int) -> Affine:
+def scaled(query: nn.Linear, heads: int) -> nn.Linear:
     """The same projection with 1 / sqrt(d_k) inside."""
-    factor = (query.out_features // heads) ** -0.5
-    bias = bias_of(query)
-    return Affine(query.weight.detach() * factor, None if bias is None else bias * factor)
+    query = copy.deepcopy(query)
+    for parameter in query.parameters():
+        parameter.data *= (query.out_features // heads) ** -0.5
+    return query
 
 
-def joined(name: str, make: Make, *linears: nn.Linear | Affine, activation: str = "") -> Product:
+def joined(name: str, make: Make, *linears: Any, activation: str = "") -> Product:
     """One product for several projections of the same x."""
+    weights = [linear.weight.detach() for linear in linears]
     biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
-    weight = torch.cat([linear.weight.detach() for linear in linears])
+    weight = torch.cat(weights) if len(weights) > 1 else weights[0]
     return make(name, weight, torch.cat(biases) if biases else None, activation)

@@ -1,15 +1,13 @@
 """The searches on the lean form of a model: the same texts, sooner."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 
 from qkv.decoding.engine import Search, Spread, Work
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.sampling import RowNumber
-from qkv.engines.lean import LeanTransformer
-from qkv.engines.lean_gpt2 import LeanGPT2
+from qkv.engines.lean import LeanGPT2, LeanTransformer, LeanWriter
 from qkv.engines.workers import SideBySide
 from qkv.models import GPT2, GPT2Config, Transformer, Writes
 
@@ -22,8 +20,7 @@ class Lean(SideBySide):
     name = "lean"
 
     def __init__(self, model: Transformer | GPT2, decoder: Writes | None = None) -> None:
-        lean = LeanGPT2(model) if isinstance(model, GPT2) else LeanTransformer(model)
-        super().__init__(model, decoder or lean)
+        super().__init__(model, decoder or (LeanGPT2(model) if isinstance(model, GPT2) else LeanTransformer(model)))
         c = model.config
         layers, attentions = (c.layers, 4) if isinstance(c, GPT2Config) else (c.decoder_layers, 6)
         block = attentions * c.d_model**2 + 2 * c.d_model * c.inner_width
@@ -33,29 +30,20 @@ class Lean(SideBySide):
     def decode(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
-        is_little = self.sets_threads and len(sources) * how.beam * self.weights <= LITTLE
-        with threads(1 if is_little else torch.get_num_threads()):
+        if not self.sets_threads or len(sources) * how.beam * self.weights > LITTLE:
             return super().decode(sources, limits, how, rows)
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)  # threads that begin meanwhile keep it
+        try:
+            return super().decode(sources, limits, how, rows)
+        finally:
+            torch.set_num_threads(before)
 
     def compile(self) -> None:
         """Now, and not after some steps: there is much to do."""
-        if isinstance(self.decoder, LeanTransformer | LeanGPT2):
+        if isinstance(self.decoder, LeanWriter):
             self.decoder.compile()
 
     def spread(self, work: Work, count: int) -> Spread | None:
         self.compile()  # once for all
         return super().spread(work, count)
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """So many threads of torch for a while; for a process of one's own, since threads that begin meanwhile keep it."""
-    before = torch.get_num_threads()
-    if count == before:
-        yield
-        return
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -14,9 +14,9 @@ from torch import Tensor
 from qkv.convert import digest
 from qkv.decoding.engine import Plain, Search
 from qkv.decoding.translator import longest_targets
-from qkv.engines.int8 import Calibration, Int8, has_kernel, quantised
-from qkv.engines.lean import LeanTransformer, Product, is_standard
+from qkv.engines.lean import LeanTransformer, is_standard
 from qkv.engines.lean_engine import Lean
+from qkv.engines.products import Calibration, Int8, Product, has_kernel, quantised
 from qkv.errors import InputError
 from qkv.files import write_with
 from qkv.folder import Loaded
@@ -36,7 +36,7 @@ class Stored:
 
 def standard(model: Model) -> Transformer:
     """The model, if its products can be quantised."""
-    if not isinstance(model, Transformer) or not is_standard(model):
+    if not is_standard(model) or not isinstance(model, Transformer):
         raise InputError(
             f"only a Transformer with scaled dot products and sinusoidal, learned or no positions can be quantised, "
             f"and this is a {type(model).__name__} ({model.sizes()}); use --engine lean"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.lexicon import Cells, Ids, Lexicon, Shares
 from qkv.decoding.sampling import RowNumber
 from qkv.engines.beams import Beams
-from qkv.engines.lean import LeanTransformer, Sliced
+from qkv.engines.lean import LeanTransformer
 from qkv.engines.lean_engine import Lean
 from qkv.errors import InputError
 from qkv.files import write_with
@@ -81,7 +81,7 @@ class Short:
     def __init__(self, lean: LeanTransformer, shortlist: Shortlist, src: Tensor) -> None:
         self.lean, self.shortlist = lean, shortlist
         self.ids, _ = shortlist.of(src)
-        self.vocabulary = cast(Sliced, lean.vocabulary).rows(self.ids)
+        self.vocabulary = cast(Any, lean.vocabulary).rows(self.ids)
 
     def start(self, given: Tensor) -> tuple[Tensor, ShortState]:
         """The sentences that it was made for, in any order, each as often as one likes."""
@@ -91,7 +91,7 @@ class Short:
 
     def step(self, tokens: Tensor, state: ShortState) -> Tensor:
         """The last token of each hypothesis (N,) -> logits of the next one (N, U)."""
-        logits = self.vocabulary(self.lean.hidden(self.ids[tokens], state.seen))
+        logits: Tensor = self.vocabulary(self.lean.hidden(self.ids[tokens], state.seen))
         logits.view(len(state.blocked), -1, len(self.ids)).add_(state.blocked[:, None])
         return logits
 
@@ -153,7 +153,8 @@ def cells(corpus: Rows) -> Iterator[Cells]:
     """
     left = MOST
     for number in range(corpus.shards):
-        shard = without_specials(corpus.shard(number))
+        shard = corpus.shard(number)  # of rows (x1 .. xn </s>, <s> y1 .. ym </s>), their words alone
+        shard = Shard(shard.ids, shard.starts + np.array([0, 1]), shard.lengths - np.array([1, 2]))
         sizes = (shard.lengths[:, 0] + 1) * shard.lengths[:, 1]
         ends = sizes.cumsum()
         rows = np.flatnonzero(ends <= left)
@@ -163,11 +164,6 @@ def cells(corpus: Rows) -> Iterator[Cells]:
         left -= int(sizes.sum())
         if left <= 0:
             return
-
-
-def without_specials(shard: Shard) -> Shard:
-    """Rows (x1 .. xn </s>, <s> y1 .. ym </s>) as their words alone."""
-    return Shard(shard.ids, shard.starts + np.array([0, 1]), shard.lengths - np.array([1, 2]))
 
 
 def of_pairs(shard: Shard, rows: Ids, sizes: Ids) -> Cells:

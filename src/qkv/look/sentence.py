@@ -29,11 +29,11 @@ def record_attention(watched: Any) -> Iterator[Maps]:
         if not isinstance(watched, Translator | Generator):
             yield maps
             return
-        engine, watched.searcher.engine = watched.engine, Plain(watched.model)
+        engine, watched.engine = watched.engine, Plain(watched.model)
         try:
             yield maps
         finally:
-            watched.searcher.engine = engine
+            watched.engine = engine
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def look_at(translator: Translator, source: str, target: str | None = None) -> L
 def ids_of(translator: Translator, source: str, target: str | None = None) -> tuple[list[int], list[int]]:
     """The tokens of both sides, without their ends."""
     if target is None:
-        target = translator.translate(source, split=False)[0].text
+        target = translator.translate(source, split=False).text
     src, tgt = (translator.tokenizer.encode(normalise(text)) for text in (source, target))
     return src, tgt
 

@@ -97,8 +97,8 @@ class Glossed(Queued):
     glossary: Glossary | None = None
     asked: list[tuple[Term, bool]] = field(default_factory=list)  # each term that was met, and whether it was used
 
-    def translate(self, texts: str | Sequence[str], **how: Any) -> list[Translated]:
-        lines = [normalise(text) for text in ([texts] if isinstance(texts, str) else texts)]
+    def translate(self, texts: Sequence[str], **how: Any) -> list[Translated]:
+        lines = [normalise(text) for text in texts]
         found = super().translate(lines, **how)
         if self.glossary is None:
             return found

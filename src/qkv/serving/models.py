@@ -53,7 +53,7 @@ class Models:
             own = Path(folder).resolve().name
             name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in served)
             translator = load_translator(folder, device, engine=engine, own_process=own_process)
-            translator.searcher.open_workers()  # now, while this process has no threads that a copy would miss
+            translator.open_workers()  # now, while this process has no threads that a copy would miss
             served[name] = Served(name, Path(folder), translator)
         return cls(list(served.values()))
 

@@ -14,6 +14,7 @@ from qkv.config import check_keys
 from qkv.decoding import Search, Translated, Translator
 from qkv.decoding.alignment import Links, align
 from qkv.errors import InputError
+from qkv.folder import About
 from qkv.serving.limits import Limits, Refusal, share_of
 from qkv.serving.metrics import Metrics
 
@@ -208,18 +209,17 @@ class Queued:
     gone: threading.Event = field(default_factory=threading.Event)  # set when the client hangs up
 
     @property
-    def about(self) -> dict[str, object]:
+    def about(self) -> About:
         return self.translator.about
 
-    def translate(self, texts: str | Sequence[str], **how: Any) -> list[Translated]:
+    def translate(self, texts: Sequence[str], **how: Any) -> list[Translated]:
         search = check_search(self.queue.limits, how)
-        lines = [texts] if isinstance(texts, str) else list(texts)
-        longest, most = max(map(len, lines), default=0), self.queue.limits.characters
+        longest, most = max(map(len, texts), default=0), self.queue.limits.characters
         if longest > most:
             raise InputError(f"a sentence has {longest} characters, more than {most}; cut it into several")
         found, chunk = list[Translated](), min(CHUNK, share_of(self.queue.limits.queue))
-        for start in range(0, len(lines), chunk):
-            job = Job(self.translator, lines[start : start + chunk], search, self.client, self.gone)
+        for start in range(0, len(texts), chunk):
+            job = Job(self.translator, list(texts[start : start + chunk]), search, self.client, self.gone)
             found += self.queue.run(job, self.deadline)
         return found
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from qkv.convert.families.converted import Converted
+from qkv.convert.families.family import Converted
 from qkv.convert.families.marian import read_marian, write_hugging_face
 
 # By the `model_type` of their config.json: (folder, config.json, model.safetensors) -> a model of ours.

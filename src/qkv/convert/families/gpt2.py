@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from qkv.config import from_tree, to_call
-from qkv.convert.families.names import rename
+from qkv.convert.families.family import ACTIVATIONS, rename
 from qkv.errors import InputError
 from qkv.models import GPT2Config
 
@@ -26,8 +26,6 @@ NAMES = [
     (r"lm_head\.weight", ""),
     (BLOCK + r"attn\.(masked_)?bias", ""),
 ]
-ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu",
-               "silu": "swish", "swish": "swish"}  # fmt: skip
 
 
 def config(theirs: Mapping[str, Any], where: str = "config.json") -> GPT2Config:

@@ -6,7 +6,7 @@ nothing but the place of the layer norms.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.config import from_tree, parse_call
-from qkv.convert.families.converted import Converted
+from qkv.convert.families.family import ACTIVATIONS, Converted
 from qkv.convert.foreign import Foreign
 from qkv.convert.plain import output_bias, place_table
 from qkv.errors import InputError, nearest
@@ -46,10 +46,7 @@ NAMES = [
 ]
 NAMED = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
 NORMS = {name: norm for norm, (name, _) in NAMED.items()}
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish", "gelu_new": "gelu_tanh",
-               "gelu_pytorch_tanh": "gelu_tanh"}  # theirs -> ours  # fmt: skip
 TABLES = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
-PROJECTIONS = ("query", "key", "value", "output")
 HEAD, BIAS = "lm_head.weight", "final_logits_bias"
 
 
@@ -104,7 +101,8 @@ def read_marian(folder: Path, tree: dict[str, Any], theirs: dict[str, Tensor]) -
     pad, start, end = settings.pad_token_id, settings.decoder_start_token_id, settings.eos_token_id
     others = [row for row in range(settings.vocab_size) if row not in (pad, start, end)]
     rows = [pad, start, end, pad, *others]  # our four special ids; their <unk> is a word like any other
-    named = {rename(name): tensor for name, tensor in theirs.items() if name not in (*TABLES, HEAD, BIAS)}
+    rest = theirs.keys() - {*TABLES, HEAD, BIAS}
+    named = {replaced(name.removeprefix("model."), ((old, new) for new, old in NAMES)): theirs[name] for name in rest}
     position = positions(named, settings)
     tables, tied = embeddings(theirs, settings, folder)
     bias = theirs.get(BIAS, torch.zeros(1, settings.vocab_size)).reshape(-1)
@@ -123,10 +121,9 @@ def read_marian(folder: Path, tree: dict[str, Any], theirs: dict[str, Tensor]) -
     return Converted("transformer", config, named, Foreign.open(folder, rows), about if isinstance(about, dict) else {})
 
 
-def rename(name: str) -> str:
-    name = name.removeprefix("model.")
-    for ours, theirs in NAMES:
-        name = name.replace(theirs, ours)
+def replaced(name: str, pairs: Iterable[tuple[str, str]]) -> str:
+    for old, new in pairs:
+        name = name.replace(old, new)
     return name
 
 
@@ -151,24 +148,19 @@ def positions(named: dict[str, Tensor], settings: MarianSettings) -> str:
 def embeddings(theirs: dict[str, Tensor], settings: MarianSettings, folder: Path) -> tuple[dict[str, Tensor], str]:
     """The word tables under our names, and which of them are one. Without their scale each needs its own."""
     is_one = settings.tie_word_embeddings and settings.share_encoder_decoder_embeddings
-    order = {name: [name, *TABLES] if is_one else [name] for name in (*TABLES[1:], HEAD)}
-    if not is_one and settings.tie_word_embeddings:
-        order[HEAD] = [TABLES[2], HEAD]
-    found = {
-        name: next((theirs[other] for other in several if other in theirs), None) for name, several in order.items()
-    }
-    missing = [name for name, table in found.items() if table is None]
-    if missing:
-        raise InputError(f"{folder}/model.safetensors lacks {missing[0]}; copy the whole model folder again")
-    source, target, head = [table for table in found.values() if table is not None]
-    if not settings.scale_embedding:  # ours multiply by sqrt(d_model) when a word is read
-        shrink = 1 / math.sqrt(settings.d_model)
-        return {"source.weight": source * shrink, "target.weight": target * shrink, "vocabulary.weight": head}, "none"
-    if is_one:
-        return {"source.weight": source}, "all"
-    if settings.tie_word_embeddings:
-        return {"source.weight": source, "target.weight": target}, "decoder"
-    return {"source.weight": source, "target.weight": target, "vocabulary.weight": head}, "none"
+    tied, own = ("all", 1) if is_one else ("decoder", 2) if settings.tie_word_embeddings else ("none", 3)
+    ours: dict[str, Tensor] = {}
+    for name, first in (("source", TABLES[1]), ("target", TABLES[2]), ("vocabulary", HEAD)):
+        several = [first, *TABLES] if is_one else [TABLES[2], HEAD] if first == HEAD and tied == "decoder" else [first]
+        table = next((theirs[other] for other in several if other in theirs), None)
+        if table is None:
+            raise InputError(f"{folder}/model.safetensors lacks {first}; copy the whole model folder again")
+        ours[f"{name}.weight"] = table
+    if settings.scale_embedding:
+        return dict(list(ours.items())[:own]), tied
+    for name in ("source.weight", "target.weight"):  # ours multiply by sqrt(d_model) when a word is read
+        ours[name] = ours[name] * (1 / math.sqrt(settings.d_model))
+    return ours, "none"
 
 
 # -- ours to theirs --------------------------------------------------------------------------------------------------
@@ -225,10 +217,9 @@ def their_weights(model: Transformer) -> dict[str, Tensor]:
     c = model.config
     ours = {name: value.cpu() for name, value in model.named_parameters() if "positions" not in name}
     ours["target.weight"], ours["vocabulary.weight"] = model.target.weight.cpu(), model.vocabulary.weight.cpu()
-    for name in [
-        name for name in ours if name.endswith(("query.weight", "key.weight", "value.weight", "output.weight"))
-    ]:
-        ours.setdefault(name.removesuffix("weight") + "bias", torch.zeros(len(ours[name])))
+    for name in list(ours):
+        if name.endswith(("query.weight", "key.weight", "value.weight", "output.weight")):
+            ours.setdefault(name.removesuffix("weight") + "bias", torch.zeros(len(ours[name])))
     for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
         ours[f"{side}.positions.0.weight"] = place_table(stack, c.max_length)
     name, options = parse_call(c.position)
@@ -236,17 +227,11 @@ def their_weights(model: Transformer) -> dict[str, Tensor]:
         ours = in_halves(ours, c.d_model)
     head = ours.pop("vocabulary.weight")
     ours.pop("vocabulary.bias", None)
-    theirs = {f"model.{their_name(name)}": tensor.contiguous() for name, tensor in ours.items()}
+    theirs = {f"model.{replaced(name, NAMES)}": tensor.contiguous() for name, tensor in ours.items()}
     shared = theirs[TABLES[1]]
     theirs = {name: tensor for name, tensor in theirs.items() if c.tied != "all" or name not in TABLES}
     theirs |= {TABLES[0]: shared.clone(), BIAS: output_bias(model)[None]}
     return theirs if c.tied == "all" else theirs | {HEAD: head.clone()}
-
-
-def their_name(name: str) -> str:
-    for ours, theirs in NAMES:
-        name = name.replace(ours, theirs)
-    return name
 
 
 def in_halves(ours: dict[str, Tensor], width: int) -> dict[str, Tensor]:
