@@ -67,13 +67,14 @@ def train(
     `settings` are trees of the sections data, model, objective and training, as in a recipe; or examples under the name
     of their shape (pairs, texts, labelled ..): lists, generators, anything iterable.
     """
-    valid = [valid] if isinstance(valid, str | Path) else valid
+    is_one = isinstance(valid, str | Path)
+    valid = [valid] if is_one else valid
     test = [test] if isinstance(test, str | Path) else test
     shapes = {kind.shape: name for name, kind in TASKS.items()}
     memory: dict[str, Part] = {}
     for shape in shapes.keys() & settings.keys():
         memory["train"], task = settings.pop(shape), task or shapes[shape]
-        if not is_files(valid):
+        if not is_files(valid, Path if shape == "texts" and not is_one else str | Path):  # a text is a string itself
             memory["valid"], valid = valid, ()
     named = {name: str(value) for name, value in (("task", task), ("start", start)) if value}
     asked = asked_for(files, list(valid), test, recipe, {**settings, **named})
@@ -86,8 +87,8 @@ def train(
         return Run(Path(out), asked, display, restart=restart, where=where, memory=memory).go()
 
 
-def is_files(given: Any) -> bool:
-    return isinstance(given, list | tuple) and all(isinstance(one, str | Path) for one in given)
+def is_files(given: Any, named_by: Any = str | Path) -> bool:
+    return isinstance(given, list | tuple) and all(isinstance(one, named_by) for one in given)
 
 
 def asked_for(
