@@ -78,7 +78,8 @@ class LanguageModel(Task):
     speed = "tokens"
     columns = 1
     in_order = True
-    sample = 1_000  # pieces of some 64,000 characters
+    sample = 1_000
+    sample_letters = 200 * 2**16  # which is 200 pieces of a long text
 
     def read(self, paths: Sequence[Path]) -> Iterator[Text]:
         return read_texts(paths, documents=self.data.documents, field=self.data.field)
@@ -87,12 +88,6 @@ class LanguageModel(Task):
         if not isinstance(given, str) or not given.strip():
             raise InputError(f"{place} is {given!r:.60}; a language model learns from texts that are not empty")
         return Text(given, place, True)
-
-    def key(self, example: Text) -> str:
-        return example.text
-
-    def texts(self, example: Text) -> tuple[str]:
-        return (example.text,)
 
     def parted(self, examples: Iterable[Text], survey: Survey, hold_out: Callable[[Text], None]) -> Iterator[Text]:
         """The last part of the text is held out, wherever documents end: a tenth, up to a million characters."""
