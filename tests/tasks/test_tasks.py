@@ -255,6 +255,7 @@ def test_the_sample_of_a_long_text_takes_little_memory(tmp_path: Path) -> None:
     short = [f"text number {number}" for number in range(2_000)]
     assert sampled(iter(short[:900])) == short[:900]
     assert len(sampled(iter(short))) == 1_000
+    assert len(sampled(iter(["word " * 3_000_000]))) == 1  # of the text itself, when there is no other
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------

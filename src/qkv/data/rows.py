@@ -121,7 +121,8 @@ def write_rows(
                 progress(read)
         drafts.flush()
         entries, tokens, dropped = zip(*map(drafts.close, range(number)), strict=True)
-        written = Written(sum(entry["rows"] for entry in entries), sum(dropped), too_long, sum(tokens).tolist())
+        kept = sum(entry["rows"] for entry in entries)
+        written = Written(kept, sum(dropped), too_long, np.sum(tokens, axis=0).tolist())
         if not written.rows:
             raise InputError(f"no example is left ({too_long} were too long); give some, or raise data.max_length")
         index = {"version": VERSION, "tokenizer": fingerprint, "dtype": dtype.str, "written": asdict(written)}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qkv.errors import InputError
+from qkv.evaluation.scores import check_paired
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ def error_rates(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequen
     A word is right if it equals any of them. Phoneme errors are the edits to the nearest one, over its length, both
     summed over the corpus; of references equally near the shortest counts, so that the rate never flatters.
     """
-    check(hypotheses, references)
+    check_paired(hypotheses, references, "hypotheses", "lists of references", "one list for each")
+    check_items(hypotheses, references)
     wrong = edits = length = 0
     for hypothesis, accepted in zip(hypotheses, references, strict=True):
         nearest_edits, nearest_length = min((edit_distance(hypothesis, one), len(one)) for one in accepted)
@@ -45,13 +47,7 @@ def error_rates(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequen
     return ErrorRates(word=wrong / len(hypotheses), phoneme=edits / length)
 
 
-def check(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> None:
-    if len(hypotheses) != len(references):
-        raise InputError(
-            f"{len(hypotheses)} hypotheses and {len(references)} lists of references were given; give one list for each"
-        )
-    if not hypotheses:
-        raise InputError("there is nothing to score: the list of hypotheses is empty; give at least one")
+def check_items(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> None:
     for number, (hypothesis, accepted) in enumerate(zip(hypotheses, references, strict=True), start=1):
         if not accepted:
             raise InputError(f"item {number} has no reference; give at least one accepted answer for each item")

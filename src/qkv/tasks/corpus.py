@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from qkv.config import Tree, parse_call
 from qkv.data import RowsOnDisk, write_rows
@@ -80,11 +80,11 @@ class Survey:
         for number, example in enumerate(self.examined("train", parts["train"], held_out)):
             self.train.add(example)
             texts = tuple(task.texts(example))
-            self.characters += sum(map(len, texts))
             if len(self.sample) < task.sample and self.characters <= task.sample_letters:
                 self.sample.append(texts)
             elif (slot := rng.randrange(number + 1)) < len(self.sample):
                 self.sample[slot] = texts
+            self.characters += sum(map(len, texts))
             if (found := hashed("valid", task.key(example))) <= most:
                 hashes.add(found)
             if len(hashes) == 2 * MOST_HASHES:
@@ -116,8 +116,6 @@ class Survey:
 
     def threshold(self, held_out: int) -> float:
         """Examples whose key is hashed to at most this are held out: `held_out` keys, one in ten at the most."""
-        if self.has_valid:
-            return -1.0
         if len(self.hashes) < 2:
             raise InputError(
                 f"all {len(self.train)} examples have the same {self.task.key_is}, so that none can be held out; "
@@ -139,6 +137,30 @@ def checked(paths: Sequence[Path]) -> Sequence[Path]:
     for path in paths:
         check_file(path)
     return paths
+
+
+class Scale(NamedTuple):
+    """What suits a corpus of some size on some machine, where a person asks for nothing else."""
+
+    vocabulary: int
+    preset: str
+    dropout: float
+    tokens: int  # in a batch
+    epochs: int
+    window: int = 0
+
+    def settings(self, characters: int, steps: int, training: Any, rates: Mapping[str, float], floor: str = "") -> Tree:
+        """For an epoch of about so many steps; `training` has the limits that are given."""
+        whole = min(self.epochs, training.epochs or self.epochs) * steps
+        warmup = min(400, max(10, int(min(whole, training.steps or whole)) // 10))  # a tenth of the run, 400 at most
+        epochs = 0.0 if training.steps or training.epochs or training.minutes else float(self.epochs)
+        # A vocabulary cannot be larger than the text has room for: about one new sub-word in 20 characters.
+        vocabulary, schedule = max(400, min(self.vocabulary, characters // 20)), f"cosine(warmup={warmup}{floor})"
+        return {
+            "data": {"vocab_size": vocabulary, "batch_tokens": self.tokens},
+            "model": {"preset": self.preset, "dropout": self.dropout},
+            "training": {"learning_rate": rates[self.preset], "schedule": schedule, "epochs": epochs},
+        }
 
 
 def learn_tokenizer(c: Any, sample: Iterable[Iterable[str]], start: Tokenizer | None = None) -> Tokenizer:
@@ -173,11 +195,10 @@ class Corpus:
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
         try:
-            tree = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-            return cls(folder, tree)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, InputError):
-                raise
+            return cls(folder, json.loads((folder / "corpus.json").read_text(encoding="utf-8")))
+        except InputError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError):
             raise InputError(
                 f"{folder} holds no corpus that this qkv can read; begin anew with --restart, or give a new --out"
             ) from None

@@ -165,8 +165,7 @@ class Task:
 
     def rows(self, examples: Iterable[Any], tokenizer: Tokenizer, facts: Tree) -> Iterator[Any]:
         """The rows of many examples, encoded some at a time."""
-        chunk: list[Any] = []
-        letters = 0
+        chunk, letters = list[Any](), 0
         for example in examples:
             chunk.append(example)
             letters += sum(map(len, self.texts(example)))
