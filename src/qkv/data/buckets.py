@@ -33,9 +33,6 @@ class Buckets(Stream):
                 cells = int(lengths[batch][:, self.sizes].max(0).sum() * len(batch))
                 self._largest = max(self._largest, (cells, number, batch), key=lambda found: found[0])
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def count(self, epoch: int) -> int:
         return sum(self._counts)
 

@@ -33,9 +33,15 @@ def error_rates(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequen
     summed over the corpus; of references equally near the shortest counts, so that the rate never flatters.
     """
     check_paired(hypotheses, references, "hypotheses", "lists of references", "one list for each")
-    check_items(hypotheses, references)
     wrong = edits = length = 0
-    for hypothesis, accepted in zip(hypotheses, references, strict=True):
+    for number, (hypothesis, accepted) in enumerate(zip(hypotheses, references, strict=True), start=1):
+        if not accepted:
+            raise InputError(f"item {number} has no reference; give at least one accepted answer for each item")
+        for symbols in (hypothesis, *accepted):
+            if isinstance(symbols, str):
+                raise InputError(
+                    f"item {number} has the string {symbols!r} where a list of phonemes was expected; split it first"
+                )
         nearest_edits, nearest_length = min((edit_distance(hypothesis, one), len(one)) for one in accepted)
         wrong += nearest_edits > 0
         edits += nearest_edits
@@ -45,14 +51,3 @@ def error_rates(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequen
             "the nearest references are all empty, and a rate needs a length; give references with phonemes"
         )
     return ErrorRates(word=wrong / len(hypotheses), phoneme=edits / length)
-
-
-def check_items(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> None:
-    for number, (hypothesis, accepted) in enumerate(zip(hypotheses, references, strict=True), start=1):
-        if not accepted:
-            raise InputError(f"item {number} has no reference; give at least one accepted answer for each item")
-        for symbols in (hypothesis, *accepted):
-            if isinstance(symbols, str):
-                raise InputError(
-                    f"item {number} has the string {symbols!r} where a list of phonemes was expected; split it first"
-                )

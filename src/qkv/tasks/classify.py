@@ -125,9 +125,7 @@ class Classify(Task):
 
     def build(self, config: Any, facts: Tree) -> Model:
         model = super().build(config, facts)
-        if not isinstance(model, Backbone):
-            return model
-        return Headed(model, f"classes(n={len(facts['labels'])})")
+        return Headed(model, f"classes(n={len(facts['labels'])})") if isinstance(model, Backbone) else model
 
     def anew(self, start: Loaded, facts: Tree) -> tuple[str, ...]:
         return () if start.about.get("labels") == facts["labels"] else ("head.", "output.")

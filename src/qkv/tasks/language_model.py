@@ -136,7 +136,7 @@ class LanguageModel(Task):
             )
         return {"vocab_size": len(tokenizer), "max_length": context}
 
-    def counted(self, corpus: Corpus, train: Stream) -> str:
+    def counted(self, corpus: Corpus) -> str:
         tokens, valid = corpus.train.written.tokens[0], corpus.valid.written.tokens[0]
         return f"language model: {tokens:,} tokens to train on, {valid:,} to validate"
 

@@ -217,7 +217,7 @@ class Task:
         """What config.json tells beside the model's settings."""
         return {"task": self.name, **corpus.facts}
 
-    def counted(self, corpus: Corpus, train: Stream) -> str:
+    def counted(self, corpus: Corpus) -> str:
         """How much there is, for people."""
         return f"{self.name}: {len(corpus.train):,} {self.unit} to train on, {len(corpus.valid):,} to validate"
 

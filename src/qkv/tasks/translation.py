@@ -158,7 +158,7 @@ class Translate(Task):
         lengths = (corpus.train.lengths(shard)[:, 0] for shard in range(corpus.train.shards))
         return {**super().about(corpus), "longest_source": max(int(some.max(initial=1)) for some in lengths) - 1}
 
-    def counted(self, corpus: Corpus, train: Stream) -> str:
+    def counted(self, corpus: Corpus) -> str:
         direction = f"{corpus.facts['source'] or 'source'} -> {corpus.facts['target'] or 'target'}"
         return f"{direction}: {len(corpus.train):,} pairs to train on, {len(corpus.valid):,} to validate"
 

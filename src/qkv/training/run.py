@@ -166,7 +166,7 @@ class Run:
         )
         trainer = Trainer(model, objective, batches, settings.training, hooks, settings.data.seed)
         went_on = trainer.resume()
-        teller.announce(trainer, task.counted(corpus, batches), went_on)
+        teller.announce(trainer, task.counted(corpus), went_on)
         with checkpoint.explained(self.out):
             teller.log = Log(self.folder, trainer.now.step)
             try:
