@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit import batch
-from qkv.data import START, Place, generator
-from qkv.data.batches import after
+from qkv.data import START, Buckets, Place, RowsInMemory, generator
 
 PLACES = st.builds(Place, st.integers(0, 2**31), st.integers(0, 2**31))
 
@@ -41,7 +40,9 @@ def test_draws_of_neighbouring_places_are_not_alike() -> None:
 
 def test_the_place_after_a_batch() -> None:
     assert Place(0, 0) == START
-    assert [after(2, done, 3) for done in (1, 2, 3)] == [Place(2, 1), Place(2, 2), Place(3, 0)]
+    three = Buckets(RowsInMemory([[[5]], [[6]], [[7]]]), tokens=1, seed=0)
+    after = [place for _, place in itertools.islice(three.stream(Place(2, 0)), 3)]
+    assert after == [Place(2, 1), Place(2, 2), Place(3, 0)]
 
 
 def test_a_batch_is_moved_whole() -> None:

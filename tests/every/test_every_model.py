@@ -31,7 +31,7 @@ def ids(*shape: int, seed: int = 1) -> Tensor:
 INPUTS: dict[type[Model], dict[str, Any]] = {
     EncoderDecoder: {"src": ids(7), "tgt": ids(T, seed=2)},
     Backbone: {"ids": ids(T)},
-    Hierarchical: {"documents": ids(4, T)},
+    Hierarchical: {"words": ids(4, T)},
     Reader: {"document": ids(T), "question": ids(4, seed=2)},
     HeadFinder: {
         "ids": ids(T),

@@ -44,7 +44,7 @@ def test_a_class_is_asked_of_a_text_or_of_its_sentences() -> None:
     assert {name: value.tolist() for name, value in plain.inputs.items()} == {"ids": [[5, 6, 7], [8, 0, 0]]}
     assert (plain.labels.tolist(), plain.count) == ([1, 0], 2)
     cut = prepared(Classes(), batch([[5, 6, 7], [1, 2], [1]], [[8], [1], [0]]))
-    assert cut.inputs["documents"].tolist() == [[[5, 0], [6, 7]], [[8, 0], [0, 0]]]
+    assert cut.inputs["words"].tolist() == [[[5, 0], [6, 7]], [[8, 0], [0, 0]]]
     assert (cut.labels.tolist(), cut.count) == ([1, 0], 2)
 
 

@@ -7,8 +7,10 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from kit import batch, close, tiny_model
+from qkv.attention import Choice
 from qkv.data import Place, generator
 from qkv.models import Model
 from qkv.objectives import Asked, CausalLM
@@ -82,6 +84,31 @@ def test_documents_that_are_apart_do_not_see_each_other(model: Model) -> None:
     assert torch.equal(before[0, 4], after[0, 4])
     assert not torch.equal(before[0, 3], after[0, 3])
     assert not torch.equal(model(**prepared().inputs).logits[0, 4], model(changed).logits[0, 4])  # joined, it does
+
+
+def test_the_loss_of_a_hard_attention_has_its_term() -> None:
+    """REINFORCE, as in a translation: its scores learn by nothing else. A model may have read one token more."""
+    model = tiny_model("gpt2", vocab_size=13, layers=1, attention="hard(sampling=1.0)").train()
+    asked, scores = prepared(), [p for name, p in model.named_parameters() if "attention.query" in name]
+    assert scores
+    for ids in (asked.inputs["ids"], BATCH.columns[0]):
+        outputs = model(ids)
+        loss = CausalLM().loss(outputs, asked)
+        per_token = F.cross_entropy(
+            outputs.logits[:, : asked.labels.size(1)].transpose(1, 2), asked.labels, ignore_index=PAD, reduction="none"
+        )
+        tokens = (asked.labels != PAD).sum(1)
+        term = surrogate_by_hand(outputs.choices[0], -per_token.sum(1) / tokens, tokens)
+        close(loss.parts["likelihood"], per_token.sum())
+        close(loss.total, per_token.sum() + term)
+        assert all(g.any() for g in torch.autograd.grad(loss.total, scores))
+        with torch.no_grad():
+            outputs.choices[0].baseline.zero_()
+
+
+def surrogate_by_hand(choice: Choice, reward: Tensor, tokens: Tensor) -> Tensor:
+    """With a baseline of 0."""
+    return -(choice.reward_weight * tokens * reward * choice.log_p + choice.entropy_weight * choice.entropy).sum()
 
 
 @pytest.mark.parametrize("wrong", [1.0, -0.1, float("nan")])

@@ -35,8 +35,8 @@ class Headed(nn.Module):
         self.body = tiny_model("gpt2", vocab_size=13)
         self.head = nn.Linear(16, 2)
 
-    def forward(self, ids: Tensor) -> Both:
-        outputs = self.body(ids)
+    def forward(self, ids: Tensor, documents: Tensor | None = None) -> Both:
+        outputs = self.body(ids, documents=documents)
         return Both(outputs, self.head(outputs.hidden.mean(dim=1)))
 
 
@@ -165,6 +165,20 @@ def test_a_part_that_asks_for_nothing_costs_nothing() -> None:
     loss = together.loss(model(**asked.inputs), asked)
     close(loss.total, F.cross_entropy(model(**asked.inputs).answer, torch.tensor([1, 0]), reduction="sum"))
     assert math.isfinite(loss.total.item())
+
+
+def test_documents_are_of_the_tokens_that_the_model_reads() -> None:
+    """All of them, beside an objective that reads the last one too; and nothing else bears that name."""
+    rows = [[5, 2, 7, 9], [1]], [[8, 4, 2], [0]]
+    together = objective("classes + causal_lm(apart=True)")
+    asked = together.prepare(batch(*rows), generator(0, Place()))
+    assert asked.inputs["ids"].tolist() == [[5, 2, 7, 9], [8, 4, 2, 0]]
+    assert asked.inputs["documents"].tolist() == [[0, 0, 1, 1], [0, 0, 0, 1]]
+    assert together.loss(Headed()(**asked.inputs), asked).total.isfinite()
+    other_way = objective("causal_lm(apart=True) + classes").prepare(batch(*rows), generator(0, Place()))
+    assert other_way.inputs["documents"].shape == other_way.inputs["ids"].shape == (2, 3)
+    by_sentence = batch([[5, 2, 7, 9], [2, 2], [1]])
+    assert "documents" not in Classes().prepare(by_sentence, generator(0, Place())).inputs
 
 
 def test_the_table_names_every_objective() -> None:

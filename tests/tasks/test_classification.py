@@ -14,8 +14,8 @@ import qkv
 from kit import real, tokenizer
 from qkv.errors import InputError
 from qkv.models import GPT2, Hierarchical
-from qkv.tasks import Survey, baselines
-from qkv.tasks.classify import Classify, LabelledConfig
+from qkv.tasks import Survey
+from qkv.tasks.classify import Classify, LabelledConfig, bag_of_words, majority
 from qkv.text import read_labelled
 from qkv.text.labelled import sentences
 from qkv.text.tokenizer import EOS
@@ -127,7 +127,7 @@ def test_labels_must_be_known_and_more_than_one(tmp_path: Path) -> None:
 
 
 def test_the_majority_is_that_of_the_training_labels() -> None:
-    assert baselines.majority([0, 1, 1], [0, 0, 1, 0]) == 0.25
+    assert majority([0, 1, 1], [0, 0, 1, 0]) == 0.25
 
 
 def test_a_bag_of_words_is_a_logistic_regression() -> None:
@@ -152,10 +152,10 @@ def test_a_bag_of_words_is_a_logistic_regression() -> None:
         p = (x @ w).sigmoid()
         w -= torch.linalg.solve((x.T * (p * (1 - p))) @ x + punished, x.T @ (p - y) + punished @ w)
     expected = float(((table(new) @ w > 0).long() == torch.tensor(gold)).double().mean())
-    assert baselines.bag_of_words(documents, labels, new, gold, vocab_size=12) == {"bag of words": expected}
+    assert bag_of_words(documents, labels, new, gold, vocab_size=12) == {"bag of words": expected}
     backwards = [words[::-1] * 2 for words in new]  # neither order nor number matters to it
-    assert baselines.bag_of_words(documents, labels, backwards, gold, vocab_size=12) == {"bag of words": expected}
-    assert expected > baselines.majority(labels, gold)
+    assert bag_of_words(documents, labels, backwards, gold, vocab_size=12) == {"bag of words": expected}
+    assert expected > majority(labels, gold)
 
 
 # -- a whole run -------------------------------------------------------------------------------------------------------

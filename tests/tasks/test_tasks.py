@@ -20,7 +20,9 @@ from qkv.folder import RunFolder
 from qkv.models import MODELS
 from qkv.objectives import OBJECTIVES
 from qkv.opening import score_files
-from qkv.tasks import TASKS, Corpus
+from qkv.tasks import TASKS, Corpus, Survey
+from qkv.tasks.language_model import RunningTextConfig
+from qkv.text.examples import Text
 from qkv.training.settings import complete
 
 TINY = CORPORA["classify"]
@@ -182,6 +184,24 @@ def test_examples_to_validate_on_may_be_in_memory_too(tmp_path: Path) -> None:
     assert corpus.digests.keys() == {"examples in memory: train", "examples in memory: valid"}
 
 
+def test_a_list_of_texts_to_validate_on_is_of_texts(tmp_path: Path) -> None:
+    """As in texts= itself; paths are files there, and names of files are files where files are given."""
+    content, texts = CORPORA["language_model"].content, ["A dog sees 7.", "The cat runs 8."]
+    file, how = tmp_path / "valid.txt", CORPORA["language_model"].settings(steps=1)
+    file.write_text("A dog runs 9, and sees 10.", encoding="utf-8")
+
+    def validated(name: str, *files: Path, **given: Any) -> list[str]:
+        qkv.train(*files, **given, out=tmp_path / name, **how)
+        return [one.text for one in Corpus.open(RunFolder(tmp_path / name).corpus).valid_examples(Text)]
+
+    kept = [file.read_text(encoding="utf-8")]
+    for given in (texts, tuple(texts), iter(texts)):
+        assert validated(f"{type(given).__name__}", texts=[content(60, 1)], valid=given) == texts
+    assert validated("paths", texts=[content(60, 1)], valid=[file]) == kept
+    assert validated("one", texts=[content(60, 1)], valid=str(file)) == kept
+    assert validated("files", CORPORA["language_model"].write(tmp_path), valid=[str(file)]) == kept
+
+
 def test_a_run_on_examples_goes_on_without_reading_them_again(tmp_path: Path) -> None:
     read: list[int] = []
 
@@ -217,6 +237,25 @@ def test_what_is_no_example_is_refused(given: dict[str, Any], told: str, tmp_pat
         qkv.train(**given, out=tmp_path / "m", quiet=True)
     assert str(caught.value).startswith(told)
     assert not (tmp_path / "m").exists()
+
+
+def test_the_sample_of_a_long_text_takes_little_memory(tmp_path: Path) -> None:
+    """Pieces of 64 thousand characters from all over it: 13 MB, however long it is. Short ones are a thousand."""
+
+    def sampled(texts: Iterator[str]) -> list[str]:
+        parts = {"train": texts, "valid": [], "test": []}
+        survey = Survey(TASKS["language_model"](RunningTextConfig()), parts, tmp_path, lambda _: None)
+        return [text for [text] in survey.sample]
+
+    long = sampled(f"{number} " + "word " * 13_107 for number in range(260))
+    numbers = [int(text.split()[0]) for text in long]
+    assert 190 < len(set(numbers)) == len(long) <= 200
+    assert numbers != sorted(numbers)
+    assert max(numbers) > 230
+    short = [f"text number {number}" for number in range(2_000)]
+    assert sampled(iter(short[:900])) == short[:900]
+    assert len(sampled(iter(short))) == 1_000
+    assert len(sampled(iter(["word " * 3_000_000]))) == 1  # of the text itself, when there is no other
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """What training reads: batches of rows, without end, the same for the same seed wherever one begins."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -41,38 +42,41 @@ class Place:
 START = Place()
 
 
-class Stream(Protocol):
-    """Batches without end, from any place on. Buckets, Windows and Mixture are Streams."""
+class Stream(ABC):
+    """Batches without end, from any place on: Buckets, Windows and Mixture."""
 
+    of: ClassVar[str]  # what its batches are of, for people
+
+    @abstractmethod
     def count(self, epoch: int) -> int:
         """The number of batches in an epoch."""
-        ...
 
+    @abstractmethod
     def largest(self) -> Batch:
         """The batch with the most padded tokens: try it first, to run out of memory early or not at all."""
-        ...
+
+    @abstractmethod
+    def epoch(self, epoch: int, skip: int) -> Iterator[Batch]:
+        """The batches of an epoch but for the first `skip`."""
+
+    @abstractmethod
+    def in_order(self) -> Iterator[Batch]:
+        """Everything once, always the same: for validation."""
 
     def stream(self, place: Place = START) -> Iterator[tuple[Batch, Place]]:
         """All batches from `place` on, without end; with each, the place to go on from after it."""
-        ...
-
-    def in_order(self) -> Iterator[Batch]:
-        """Everything once, always the same: for validation."""
-        ...
-
-
-def after(epoch: int, batch: int, last: int) -> Place:
-    """The place after so many batches of an epoch that has `last`."""
-    return Place(epoch, batch) if batch < last else Place(epoch + 1, 0)
-
-
-def check_place(place: Place, last: int, what: str) -> None:
-    """Refuse a place that an epoch of `last` batches does not have."""
-    if not (place.epoch >= 0 and 0 <= place.batch < last):
-        raise InputError(
-            f"{place} is not in this {what}, whose epochs have {last} batches; "
-            "resume with the same data and settings, or begin anew"
-        )
+        epoch, done, last = place.epoch, place.batch, self.count(max(place.epoch, 0))
+        if epoch < 0 or not 0 <= done < last:
+            raise InputError(
+                f"{place} is not in this {self.of}, whose epochs have {last} batches; "
+                "resume with the same data and settings, or begin anew"
+            )
+        while True:
+            for batch in self.epoch(epoch, done):
+                done += 1
+                yield batch, Place(epoch, done) if done < last else Place(epoch + 1, 0)
+            epoch, done = epoch + 1, 0
+            last = self.count(epoch)
 
 
 def generator(seed: int, place: Place) -> torch.Generator:

@@ -23,7 +23,7 @@ class Drafts:
 
     def __init__(self, folder: Path, number: int, dtype: np.dtype[Any], columns: int, *, unique: bool) -> None:
         self.folder, self.number, self.dtype, self.columns, self.unique = folder, number, dtype, columns, unique
-        self._waiting: dict[int, list[bytes]] = defaultdict(list)
+        self._waiting: dict[int, list[tuple[bytes, bytes, bytes]]] = defaultdict(list)  # key, lengths, ids
         self._bytes = 0
 
     def add(self, row: Sequence[Sequence[int]]) -> None:
@@ -37,22 +37,18 @@ class Drafts:
         for column in columns[1:]:
             key = hashlib.blake2b(column, digest_size=KEY, key=key).digest()
         lengths = np.array([len(column) for column in columns], LENGTH) // self.dtype.itemsize
-        self._waiting[shard] += [key, lengths.tobytes(), *columns]
+        self._waiting[shard].append((key, lengths.tobytes(), b"".join(columns)))
         self._bytes += sum(map(len, columns)) + RECORD
         if self._bytes > PENDING:
             self.flush()
 
     def flush(self) -> None:
         """Write what waits. Files are opened for the moment only: a corpus may have more shards than open files."""
-        step = 2 + self.columns
         for shard, waiting in self._waiting.items():
-            ids = [waiting[i + 2 : i + step] for i in range(0, len(waiting), step)]
-            parts = {"lengths": waiting[1::step], "ids": [column for columns in ids for column in columns]}
-            if self.unique:
-                parts["keys"] = waiting[::step]
-            for suffix, content in parts.items():
-                with (self.folder / f"{shard:05d}.{suffix}").open("ab") as file:
-                    file.write(b"".join(content))
+            for suffix, content in zip(("keys", "lengths", "ids"), zip(*waiting, strict=True), strict=True):
+                if suffix != "keys" or self.unique:
+                    with (self.folder / f"{shard:05d}.{suffix}").open("ab") as file:
+                        file.write(b"".join(content))
         self._waiting.clear()
         self._bytes = 0
 
@@ -73,6 +69,6 @@ class Drafts:
                 paths["ids"].write_bytes(ids.tobytes())
                 paths["lengths"].write_bytes(lengths.tobytes())
         paths["keys"].unlink()
-        entry = {"rows": len(lengths), "tokens": int(lengths.sum(dtype=np.int64))}
-        entry |= {suffix: digest(paths[suffix]) for suffix in ("ids", "lengths")}  # type: ignore[misc]
-        return entry, lengths.sum(0, dtype=np.int64), dropped
+        tokens = lengths.sum(0, dtype=np.int64)
+        digests = {suffix: digest(paths[suffix]) for suffix in ("ids", "lengths")}
+        return {"rows": len(lengths), "tokens": int(tokens.sum()), **digests}, tokens, dropped

@@ -5,16 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from qkv.data.batches import START, Batch, Place, Stream, after, check_place
-from qkv.data.rows import Ints
+from qkv.data.batches import Batch, Stream
 from qkv.errors import InputError
 
 
-class Mixture:
-    """Liu et al. 2019 (MT-DNN), Algorithm 1: merge the batches of all tasks and shuffle them; a Stream of Streams.
+class Mixture(Stream):
+    """Liu et al. 2019 (MT-DNN), Algorithm 1: merge the batches of all tasks and shuffle them.
 
     A batch says in `part` which stream it is from. An epoch of the mixture is one epoch of each part.
     """
+
+    of = "mixture"
 
     def __init__(self, streams: Sequence[Stream], *, seed: int) -> None:
         if not streams:
@@ -33,26 +34,13 @@ class Mixture:
         largest = [replace(stream.largest(), part=part) for part, stream in enumerate(self.streams)]
         return max(largest, key=lambda batch: sum(ids.numel() for ids in batch.columns))
 
-    def stream(self, place: Place = START) -> Iterator[tuple[Batch, Place]]:
-        epoch, done = place.epoch, place.batch
-        check_place(place, self.count(max(epoch, 0)), "mixture")
-        while True:
-            turns, last = self._turns(epoch), self.count(epoch)
-            read = [int((turns[:done] == part).sum()) for part in range(len(self.streams))]
-            open_ = [
-                stream.stream(Place(epoch, n)) if n < stream.count(epoch) else iter(())
-                for stream, n in zip(self.streams, read, strict=True)
-            ]
-            for part in turns[done:].tolist():
-                done += 1
-                yield replace(next(open_[part])[0], part=part), after(epoch, done, last)
-            epoch, done = epoch + 1, 0
+    def epoch(self, epoch: int, skip: int) -> Iterator[Batch]:
+        counts = [stream.count(epoch) for stream in self.streams]
+        turns = np.random.default_rng([self.seed, epoch]).permutation(np.repeat(np.arange(len(counts)), counts))
+        parts = [stream.epoch(epoch, int((turns[:skip] == part).sum())) for part, stream in enumerate(self.streams)]
+        for part in turns[skip:].tolist():
+            yield replace(next(parts[part]), part=part)
 
     def in_order(self) -> Iterator[Batch]:
         for part, stream in enumerate(self.streams):
             yield from (replace(batch, part=part) for batch in stream.in_order())
-
-    def _turns(self, epoch: int) -> Ints:
-        """Which part comes when."""
-        counts = [stream.count(epoch) for stream in self.streams]
-        return np.random.default_rng([self.seed, epoch]).permutation(np.repeat(np.arange(len(counts)), counts))

@@ -120,28 +120,13 @@ def write_rows(
             if progress and read % 1000 == 0:
                 progress(read)
         drafts.flush()
-        return _finish(partial, drafts, too_long, fingerprint)
-
-
-def _finish(folder: Path, drafts: Drafts, too_long: int, fingerprint: str) -> Written:
-    entries, tokens, duplicates = [], np.zeros(drafts.columns, np.int64), 0
-    for shard in range(drafts.number):
-        entry, kept_tokens, dropped = drafts.close(shard)
-        entries.append(entry)
-        tokens += kept_tokens
-        duplicates += dropped
-    kept = sum(entry["rows"] for entry in entries)
-    if kept == 0:
-        raise InputError(f"no example is left ({too_long} were too long); give some, or raise data.max_length")
-    written = Written(kept, duplicates, too_long, tokens.tolist())
-    index = {
-        "version": VERSION,
-        "tokenizer": fingerprint,
-        "dtype": drafts.dtype.str,
-        "written": asdict(written),
-        "shards": entries,
-    }
-    (folder / INDEX).write_text(json.dumps(index, indent=1))
+        entries, tokens, dropped = zip(*map(drafts.close, range(number)), strict=True)
+        kept = sum(entry["rows"] for entry in entries)
+        written = Written(kept, sum(dropped), too_long, np.sum(tokens, axis=0).tolist())
+        if not written.rows:
+            raise InputError(f"no example is left ({too_long} were too long); give some, or raise data.max_length")
+        index = {"version": VERSION, "tokenizer": fingerprint, "dtype": dtype.str, "written": asdict(written)}
+        (partial / INDEX).write_text(json.dumps({**index, "shards": entries}, indent=1))
     return written
 
 
@@ -164,20 +149,17 @@ class RowsOnDisk:
             version, owner = index["version"], index["tokenizer"]
             if version != VERSION:
                 raise InputError(f"{folder} has format {version}, and this qkv reads {VERSION}; prepare the data again")
+            if owner != fingerprint:
+                raise InputError(f"{folder} was written with another tokenizer; prepare the data again with this one")
             rows = cls(folder, index)
-            sizes = [(entry["rows"] * rows.columns, int(entry["tokens"])) for entry in rows._entries]
+            for shard in range(rows.shards):
+                rows._map(shard, "ids")
+                rows._map(shard, "lengths")
+            return rows
         except FileNotFoundError:
             raise InputError(f"{folder} has no {INDEX}, so it is no folder of rows; prepare the data first") from None
-        except InputError:
-            raise
-        except (ValueError, KeyError, TypeError):
-            raise _damaged(folder / INDEX) from None
-        if owner != fingerprint:
-            raise InputError(f"{folder} was written with another tokenizer; prepare the data again with this one")
-        for shard, (lengths, tokens) in enumerate(sizes):
-            rows._check_size(shard, "ids", tokens * rows._dtype.itemsize)
-            rows._check_size(shard, "lengths", lengths * LENGTH.itemsize)
-        return rows
+        except (ValueError, KeyError, TypeError) as error:
+            raise error if isinstance(error, InputError) else _damaged(folder / INDEX) from None
 
     def __len__(self) -> int:
         return self.written.rows
@@ -188,8 +170,7 @@ class RowsOnDisk:
 
     def lengths(self, shard: int) -> Ints:
         """(rows, columns): the number of ids in each column of each row."""
-        items = self._entries[shard]["rows"] * self.columns
-        return self._map(shard, "lengths", LENGTH, items).reshape(-1, self.columns).astype(np.int64)
+        return self._map(shard, "lengths").reshape(-1, self.columns).astype(np.int64)
 
     def shard(self, shard: int) -> Shard:
         """One shard; its content is checked against the index the first time it is asked for."""
@@ -199,20 +180,18 @@ class RowsOnDisk:
                 if digest(path) != self._entries[shard][suffix]:
                     raise _damaged(path)
             self._checked.add(shard)
-        return laid_out(self._map(shard, "ids", self._dtype, self._entries[shard]["tokens"]), self.lengths(shard))
+        return laid_out(self._map(shard, "ids"), self.lengths(shard))
 
     def _path(self, shard: int, suffix: str) -> Path:
         return self.folder / f"{shard:05d}.{suffix}"
 
-    def _map(self, shard: int, suffix: str, dtype: np.dtype[Any], items: int) -> NDArray[Any]:
-        if items == 0:  # an empty file cannot be mapped
-            return np.empty(0, dtype)
-        return np.asarray(np.memmap(self._path(shard, suffix), dtype, "r"))
-
-    def _check_size(self, shard: int, suffix: str, size: int) -> None:
-        path = self._path(shard, suffix)
-        if not path.exists() or path.stat().st_size != size:
+    def _map(self, shard: int, suffix: str) -> NDArray[Any]:
+        """A file, which must have the size that the index says; an empty one cannot be mapped."""
+        entry, path = self._entries[shard], self._path(shard, suffix)
+        dtype, items = (self._dtype, entry["tokens"]) if suffix == "ids" else (LENGTH, entry["rows"] * self.columns)
+        if not path.exists() or path.stat().st_size != items * dtype.itemsize:
             raise _damaged(path)
+        return np.asarray(np.memmap(path, dtype, "r")) if items else np.empty(0, dtype)
 
 
 def each_row(rows: Rows) -> Iterator[list[list[int]]]:

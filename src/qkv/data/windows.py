@@ -5,19 +5,21 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from qkv.data.batches import START, Batch, Place, after, check_place
+from qkv.data.batches import Batch, Stream
 from qkv.data.rows import Ints, Rows, RunningText
 from qkv.errors import InputError
 
 
-class Windows:
-    """Windows of `length` tokens and the one after them, `batch` of them at a time: a Stream.
+class Windows(Stream):
+    """Windows of `length` tokens and the one after them, `batch` of them at a time.
 
     Each window begins with the last token of the one before, so that no token is asked for twice. From epoch to epoch
     they are cut at other places: what does not fill a window, at the ends of the text, has its turn in another one.
     With `carry` the text is parted into `batch` lanes that are read side by side from their beginnings: row i of a
     batch goes on where row i of the batch before it ended.
     """
+
+    of = "text"
 
     def __init__(self, rows: Rows, *, length: int, batch: int, seed: int, carry: bool = False) -> None:
         if length < 1 or batch < 1 or seed < 0:
@@ -42,20 +44,12 @@ class Windows:
     def largest(self) -> Batch:
         return self._batch(self._starts(0)[: self.batch])
 
-    def stream(self, place: Place = START) -> Iterator[tuple[Batch, Place]]:
-        epoch, done = place.epoch, place.batch
-        check_place(place, self.count(max(epoch, 0)), "text")
-        while True:
-            starts, last = self._starts(epoch), self.count(epoch)
-            if not self.carry:
-                starts = np.random.default_rng([self.seed, epoch, 1]).permutation(starts)
-            for first in range(done * self.batch, len(starts), self.batch):
-                done += 1
-                yield (
-                    self._batch(starts[first : first + self.batch], begins=not self.carry or done == 1),
-                    after(epoch, done, last),
-                )
-            epoch, done = epoch + 1, 0
+    def epoch(self, epoch: int, skip: int) -> Iterator[Batch]:
+        starts = self._starts(epoch)
+        if not self.carry:
+            starts = np.random.default_rng([self.seed, epoch, 1]).permutation(starts)
+        for first in range(skip * self.batch, len(starts), self.batch):
+            yield self._batch(starts[first : first + self.batch], begins=not self.carry or first == 0)
 
     def in_order(self) -> Iterator[Batch]:
         """Every token but the first, asked for once; the last window may be shorter than the others."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from qkv.errors import InputError
+from qkv.evaluation.scores import check_paired
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,7 @@ def class_scores(found: Sequence[Hashable], gold: Sequence[Hashable]) -> ClassSc
     sqrt((s^2 - sum of p^2) (s^2 - sum of t^2)), with c right answers of s, p of a class found and t of it gold. It is 0
     where that is 0 / 0, which is where one class alone is found or is right.
     """
-    if len(found) != len(gold):
-        raise InputError(f"{len(found)} found classes and {len(gold)} gold ones were given; give one of each")
-    if not gold:
-        raise InputError("there is nothing to score: the list of classes is empty; give at least one")
+    check_paired(found, gold, "found classes", "gold ones", "one of each")
     p, t = Counter(found), Counter(gold)
     hits = Counter(one for one, right in zip(found, gold, strict=True) if one == right)
     c, s = hits.total(), len(gold)

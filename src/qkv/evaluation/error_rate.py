@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qkv.errors import InputError
+from qkv.evaluation.scores import check_paired
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,16 @@ def error_rates(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequen
     A word is right if it equals any of them. Phoneme errors are the edits to the nearest one, over its length, both
     summed over the corpus; of references equally near the shortest counts, so that the rate never flatters.
     """
-    check(hypotheses, references)
+    check_paired(hypotheses, references, "hypotheses", "lists of references", "one list for each")
     wrong = edits = length = 0
-    for hypothesis, accepted in zip(hypotheses, references, strict=True):
+    for number, (hypothesis, accepted) in enumerate(zip(hypotheses, references, strict=True), start=1):
+        if not accepted:
+            raise InputError(f"item {number} has no reference; give at least one accepted answer for each item")
+        for symbols in (hypothesis, *accepted):
+            if isinstance(symbols, str):
+                raise InputError(
+                    f"item {number} has the string {symbols!r} where a list of phonemes was expected; split it first"
+                )
         nearest_edits, nearest_length = min((edit_distance(hypothesis, one), len(one)) for one in accepted)
         wrong += nearest_edits > 0
         edits += nearest_edits
@@ -43,20 +51,3 @@ def error_rates(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequen
             "the nearest references are all empty, and a rate needs a length; give references with phonemes"
         )
     return ErrorRates(word=wrong / len(hypotheses), phoneme=edits / length)
-
-
-def check(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> None:
-    if len(hypotheses) != len(references):
-        raise InputError(
-            f"{len(hypotheses)} hypotheses and {len(references)} lists of references were given; give one list for each"
-        )
-    if not hypotheses:
-        raise InputError("there is nothing to score: the list of hypotheses is empty; give at least one")
-    for number, (hypothesis, accepted) in enumerate(zip(hypotheses, references, strict=True), start=1):
-        if not accepted:
-            raise InputError(f"item {number} has no reference; give at least one accepted answer for each item")
-        for symbols in (hypothesis, *accepted):
-            if isinstance(symbols, str):
-                raise InputError(
-                    f"item {number} has the string {symbols!r} where a list of phonemes was expected; split it first"
-                )

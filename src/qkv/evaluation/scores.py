@@ -1,7 +1,7 @@
 """BLEU and chrF of translations, by sacrebleu, with the signatures that make them comparable."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 
 from qkv.errors import InputError
@@ -29,14 +29,9 @@ class Scores:
 
 
 def score(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    target_language: str = "",
-    lowercase: bool = False,
-    as_paper: bool = False,
-    confidence: bool = False,
-) -> Scores:
+    hypotheses: Sequence[str], references: Sequence[str], *, target_language: str = "", lowercase: bool = False,
+    as_paper: bool = False, confidence: bool = False,
+) -> Scores:  # fmt: skip
     """Score detokenised translations, line by line against one reference each.
 
     `as_paper` is the form in which papers on Multi30k print BLEU: both sides in Moses tokens and lower-cased. It gives
@@ -45,7 +40,10 @@ def score(
     from sacrebleu.metrics.bleu import BLEU  # here, since it takes 40 ms, and who only translates needs none of it
     from sacrebleu.metrics.chrf import CHRF
 
-    check(hypotheses, references)
+    for name, lines in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(lines, str):
+            raise InputError(f"the {name} are one string; give a list with one string for each sentence")
+    check_paired(hypotheses, references, "hypotheses", "references", "one reference for each", "one sentence")
     language = target_language.replace("_", "-").split("-")[0].lower()
     tokenizer, about = TOKENIZERS.get(language, "13a"), ""
     if as_paper:
@@ -71,16 +69,12 @@ def score(
     )
 
 
-def check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    for name, lines in (("hypotheses", hypotheses), ("references", references)):
-        if isinstance(lines, str):
-            raise InputError(f"the {name} are one string; give a list with one string for each sentence")
-    if len(hypotheses) != len(references):
-        raise InputError(
-            f"{len(hypotheses)} hypotheses and {len(references)} references were given; give one reference for each"
-        )
-    if not hypotheses:
-        raise InputError("there is nothing to score: the list of hypotheses is empty; give at least one sentence")
+def check_paired(found: Sized, right: Sized, what: str, others: str, each: str, one: str = "one") -> None:
+    """As many of one as of the other, and not none."""
+    if len(found) != len(right):
+        raise InputError(f"{len(found)} {what} and {len(right)} {others} were given; give {each}")
+    if not found:
+        raise InputError(f"there is nothing to score: the list of {what.split()[-1]} is empty; give at least {one}")
 
 
 def moses(hypotheses: Sequence[str], references: Sequence[str], language: str) -> tuple[list[str], list[str], str]:

@@ -106,13 +106,13 @@ class Hierarchical(Model):
         self.dropout, self.word_dropout = Dropout(c.dropout), Dropout(c.word_dropout)
         self.output = nn.Linear(c.d_model, c.n_classes)
 
-    def forward(self, documents: Tensor) -> Tensor:
-        """Word ids (B, N, S) of the sentences of documents, padded: logits (B, n_classes)."""
+    def forward(self, words: Tensor) -> Tensor:
+        """Word ids (B, N, S) of the sentences of texts, padded: logits (B, n_classes)."""
         if self.config.levels == 1:
-            documents = from_the_left(documents[documents != PAD], (documents != PAD).flatten(1))[0][:, None]
-        is_word = documents != PAD
+            words = from_the_left(words[words != PAD], (words != PAD).flatten(1))[0][:, None]
+        is_word = words != PAD
         has_words = is_word.any(dim=2)  # (B, N); sentences of nothing but padding are left out
-        s = self.words(self.embed(documents[has_words]), is_word[has_words])  # (R, D): of all documents
+        s = self.words(self.embed(words[has_words]), is_word[has_words])  # (R, D): of all texts
         sentences, mask = from_the_left(self.dropout(s), has_words)  # (B, N, D), (B, N)
         v = self.dropout(self.sentences(sentences, mask)) if self.config.levels == 2 else sentences[:, 0]  # (B, D)
         logits: Tensor = self.output(v)

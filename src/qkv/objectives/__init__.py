@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from qkv.config import build, to_call
+from qkv.errors import InputError
 from qkv.objectives.causal_lm import CausalLM
 from qkv.objectives.classes import Classes
 from qkv.objectives.cloze import Cloze
 from qkv.objectives.heads import Heads
 from qkv.objectives.objective import Asked, Loss, Objective
-from qkv.objectives.together import Together, build_objective, with_options
+from qkv.objectives.together import Together, terms
 from qkv.objectives.translation import Translation
 
 OBJECTIVES: dict[str, type[Any]] = {
@@ -20,13 +22,24 @@ OBJECTIVES: dict[str, type[Any]] = {
 
 
 def objective(spec: str) -> Objective:
-    """The objective that a recipe's text names, such as "classes + 0.5 * causal_lm"."""
-    return build_objective(OBJECTIVES, spec)
+    """The objective that a recipe's text names: name, name(key=value), or a sum such as "classes + 0.5 * causal_lm"."""
+    parts = named(spec)
+    return parts[0][2] if len(parts) == 1 and parts[0][0] == 1 else Together(parts)
 
 
 def in_full(spec: str) -> str:
-    """The same text with every option of each objective."""
-    return with_options(OBJECTIVES, spec)
+    """The same text with every option of each objective, so that a later default does not change what it says."""
+    return " + ".join(f"{weight} * " * (weight != 1) + to_call(name, vars(one)) for weight, name, one in named(spec))
+
+
+def named(spec: str) -> list[tuple[float, str, Objective]]:
+    parts = []
+    for weight, text in terms(spec):
+        try:
+            parts.append((weight, text.partition("(")[0], build(OBJECTIVES, text)))
+        except ValueError as error:
+            raise error if isinstance(error, InputError) else InputError(f"{text}: {error}") from None
+    return parts
 
 
 __all__ = [

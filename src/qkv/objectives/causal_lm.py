@@ -9,6 +9,7 @@ from torch import Tensor
 from qkv.config import setting
 from qkv.data import Batch
 from qkv.objectives.objective import Asked, Loss
+from qkv.objectives.reinforce import reinforce
 from qkv.objectives.smoothing import chunked_cross_entropy, negative_log_likelihood
 from qkv.text.tokenizer import EOS, PAD
 
@@ -31,14 +32,15 @@ class CausalLM:
     def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
         """The model reads u_0 .. u_n-1 and is asked for u_1 .. u_n; padding is not asked for."""
         ids = batch.columns[0]
-        read, labels = ids[:, :-1], ids[:, 1:]
-        inputs: dict[str, Any] = {"ids": read}
-        if self.apart:
-            inputs["documents"] = documents(read)
-        return Asked(inputs, labels, int((labels != PAD).sum()))
+        labels = ids[:, 1:]
+        return Asked(self.reading(ids[:, :-1]), labels, int((labels != PAD).sum()))
+
+    def reading(self, ids: Tensor) -> dict[str, Tensor]:
+        """The inputs of a model that reads these ids; beside a task of its own they may be one more."""
+        return {"ids": ids, "documents": documents(ids)} if self.apart else {"ids": ids}
 
     def loss(self, outputs: Any, asked: Asked) -> Loss:
-        """Summed over the real tokens of labels (B, T); beside a task of its own a model may have read one more."""
+        """Summed over the real tokens of labels (B, T)."""
         labels, table = asked.labels, outputs.projection
         given = outputs.hidden[:, : labels.size(1)].flatten(0, 1), table.weight, table.bias, labels.flatten()
         if self.label_smoothing:
@@ -46,6 +48,8 @@ class CausalLM:
             total, likelihood = chunked_cross_entropy(*given, smoothing=smoothing, form="fairseq", pad=PAD)
         else:
             total, likelihood = negative_log_likelihood(*given, pad=PAD)
+        if getattr(outputs, "choices", ()):
+            total = total + reinforce(outputs, labels, PAD)
         return Loss(total, {"likelihood": likelihood})
 
 

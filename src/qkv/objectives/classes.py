@@ -28,7 +28,7 @@ class Classes:
 
     def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
         *text, labels = batch.columns
-        inputs = {"ids": text[0]} if len(text) == 1 else {"documents": by_sentence(batch)}
+        inputs = {"ids": text[0]} if len(text) == 1 else {"words": by_sentence(batch)}
         return Asked(inputs, labels[:, 0], len(batch))
 
     def loss(self, outputs: Any, asked: Asked) -> Loss:

@@ -25,10 +25,9 @@ class Asked:
 
 def moved(value: Any, device: torch.device | str) -> Any:
     """Tensors, and tuples and lists of them, on the device; anything else as it is."""
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(moved(part, device) for part in value))
     if isinstance(value, list | tuple):
-        return type(value)(moved(part, device) for part in value)
+        make = getattr(value, "_make", type(value))  # a named tuple takes its parts one by one
+        return make(moved(part, device) for part in value)
     return value.to(device) if hasattr(value, "to") else value
 
 

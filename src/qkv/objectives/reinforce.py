@@ -18,7 +18,8 @@ def reinforce(outputs: Outputs, labels: Tensor, pad: int) -> Tensor:
     """
     real = labels != pad
     with torch.no_grad():  # a reward is a number: what it is made of learns by the loss itself
-        log_p = outputs.logits.float().log_softmax(dim=-1)  # (B, T, V)
+        logits = outputs.projection(outputs.hidden[:, : labels.size(1)])  # (B, T, V)
+        log_p = logits.float().log_softmax(dim=-1)
         right = log_p.gather(-1, labels[:, :, None]).squeeze(-1) * real  # (B, T)
         tokens = real.sum(dim=1)
         reward = right.sum(dim=1) / tokens.clamp(min=1)  # (B,)

@@ -88,9 +88,7 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_total: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
-        scaled = None if grad_bias is None else grad_bias * grad_total
-        return grad_hidden * grad_total, grad_weight * grad_total, scaled, None, None, None, None, None, None, None
+        return *(None if each is None else each * grad_total for each in ctx.saved_tensors), *[None] * 7
 
 
 def _chunk(
@@ -118,7 +116,8 @@ def _chunk(
         grad[:, pad] += other
     loss = apart - ((right - other) * log_p + other * spread).sum()
     if form == "tensor2tensor":
-        loss += len(label) * (right * _log(right) + (p.size(-1) - 1) * other * _log(other))
+        masses = torch.tensor([right, other], dtype=torch.float64)
+        loss += len(label) * float(torch.special.xlogy(masses, masses) @ masses.new_tensor([1, p.size(-1) - 1]))
     return loss, -log_p.sum(), grad
 
 
@@ -137,10 +136,6 @@ def _agree(both: Tensor, gap: Tensor, r_drop: float) -> Tensor:
     p.add_(p_gap, alpha=r_drop / 2)
     q.sub_(q_gap, alpha=r_drop / 2)
     return r_drop / 2 * (along_p - along_q).sum()
-
-
-def _log(x: float) -> float:
-    return float(torch.tensor(x, dtype=torch.float64).log()) if x else 0.0
 
 
 def chunked_cross_entropy(
@@ -167,9 +162,7 @@ class _Likelihood(torch.autograd.Function):
     """`_Chunked` of one reading without smoothing, by the products of kernels.py: fewer passes over the logits."""
 
     @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, cells: int
-    ) -> Tensor:  # fmt: skip
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, cells: int) -> Tensor:
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.empty_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
         chunks = max(1, math.ceil(len(labels) * len(weight) / cells))

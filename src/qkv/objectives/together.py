@@ -1,14 +1,14 @@
 """Several objectives as one: a weighted sum of their mean losses."""
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from qkv.config import build, to_call
 from qkv.data import Batch
 from qkv.errors import InputError
+from qkv.objectives.causal_lm import CausalLM
 from qkv.objectives.objective import Asked, Loss, Objective
 
 
@@ -24,6 +24,9 @@ class Together:
     def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
         asked = [objective.prepare(batch, rng) for _, _, objective in self.parts]
         inputs = {name: value for one in reversed(asked) for name, value in one.inputs.items()}
+        for _, _, objective in self.parts:
+            if isinstance(objective, CausalLM):
+                inputs |= objective.reading(inputs["ids"])
         return Asked(inputs, asked[0].labels, asked[0].count, asked)
 
     def loss(self, outputs: Any, asked: Asked) -> Loss:
@@ -37,30 +40,6 @@ class Together:
             if i:
                 figures |= {f"{name}_{part}": value * scale for part, value in loss.parts.items()}
         return Loss(total, figures)
-
-
-def build_objective(table: Mapping[str, Any], spec: str) -> Objective:
-    """The objective that a text names: one of the table's, "name(key=value)", or a sum of several with weights."""
-    parts = named_parts(table, spec)
-    return parts[0][2] if len(parts) == 1 and parts[0][0] == 1 else Together(parts)
-
-
-def with_options(table: Mapping[str, Any], spec: str) -> str:
-    """The same objective as a text that gives every option, so that a later default does not change what it says."""
-    return " + ".join(
-        f"{weight} * " * (weight != 1) + to_call(name, vars(objective))
-        for weight, name, objective in named_parts(table, spec)
-    )
-
-
-def named_parts(table: Mapping[str, Any], spec: str) -> list[tuple[float, str, Objective]]:
-    parts = []
-    for weight, text in terms(spec):
-        try:
-            parts.append((weight, text.partition("(")[0], build(table, text)))
-        except ValueError as error:
-            raise error if isinstance(error, InputError) else InputError(f"{text}: {error}") from None
-    return parts
 
 
 def terms(spec: str) -> list[tuple[float, str]]:

@@ -45,15 +45,9 @@ class Translation:
     def loss(self, outputs: Outputs, asked: Asked) -> Loss:
         """Summed over the real tokens of labels (B, T), the mean of their readings."""
         table = outputs.projection
+        given = outputs.hidden.flatten(0, 1), table.weight, table.bias, asked.labels.flatten()
         total, likelihood = chunked_cross_entropy(
-            outputs.hidden.flatten(0, 1),
-            table.weight,
-            table.bias,
-            asked.labels.flatten(),
-            smoothing=self.label_smoothing,
-            form=self.smoothing_form,
-            pad=PAD,
-            r_drop=self.r_drop,
+            *given, smoothing=self.label_smoothing, form=self.smoothing_form, pad=PAD, r_drop=self.r_drop
         )
         if outputs.choices:
             total = total + reinforce(outputs, asked.labels, PAD)

@@ -1,8 +1,9 @@
 """Classification: label and text in, a class out; by attention over words and sentences, or by any backbone."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,9 @@ from qkv.data import each_row
 from qkv.errors import InputError, nearest
 from qkv.folder import About, Loaded
 from qkv.models import Backbone, Headed, Hierarchical, Model
-from qkv.objectives import Asked, Classes
-from qkv.tasks import baselines
+from qkv.objectives import Asked
 from qkv.tasks.corpus import Corpus, Survey
-from qkv.tasks.predictor import Classifier
+from qkv.tasks.predictor import Classifier, most_probable
 from qkv.tasks.task import Task, TextConfig
 from qkv.text import read_labelled
 from qkv.text.examples import Labelled
@@ -65,7 +65,7 @@ class Classify(Task):
                      "patience": 6, "precision": "float32"},
     }  # fmt: skip
     files = "files of label and text (tsv, csv, jsonl, conllu), for example: qkv train reviews.tsv --task classify"
-    asks = 'qkv predict "a text"'
+    opens = Classifier
 
     def __init__(self, data: LabelledConfig, model: type[Model] | None = None) -> None:
         super().__init__(data, model)
@@ -80,9 +80,6 @@ class Classify(Task):
         if not text.strip() or not self.sentences(text):
             raise InputError("a text without a word was given; give at least one sentence")
         return Labelled("", text, place)
-
-    def key(self, example: Labelled) -> str:
-        return example.text
 
     def texts(self, example: Labelled) -> list[str]:
         return self.sentences(example.text) if self.by_sentence else [example.text]
@@ -126,9 +123,7 @@ class Classify(Task):
 
     def build(self, config: Any, facts: About) -> Model:
         model = super().build(config, facts)
-        if not isinstance(model, Backbone):
-            return model
-        return Headed(model, f"classes(n={len(facts['labels'])})")
+        return Headed(model, f"classes(n={len(facts['labels'])})") if isinstance(model, Backbone) else model
 
     def anew(self, start: Loaded, facts: About) -> tuple[str, ...]:
         return () if start.about.get("labels") == facts["labels"] else ("head.", "output.")
@@ -147,13 +142,9 @@ class Classify(Task):
             cut = [self.by_sentences(document.text, tokenizer) for document in examples]
             parted = zip(cut, labels, strict=True)
             return [[[*chain.from_iterable(parts)], [len(part) for part in parts], label] for parts, label in parted]
-        rows = tokenizer.encode_batch([document.text for document in examples])
-        return [[self.framed(ids, facts), label] for ids, label in zip(rows, labels, strict=True)]
-
-    def framed(self, ids: list[int], facts: About) -> list[int]:
-        most = facts["max_length"] - 2
-        self.cut += len(ids) > most
-        return [EOS, *ids[:most], EOS]
+        rows, most = tokenizer.encode_batch([document.text for document in examples]), facts["max_length"] - 2
+        self.cut += sum(len(ids) > most for ids in rows)
+        return [[[EOS, *ids[:most], EOS], label] for ids, label in zip(rows, labels, strict=True)]
 
     def remarks(self) -> list[str]:
         return [f"{self.cut:,} texts had more tokens than the model reads at once: cut"] if self.cut else []
@@ -168,22 +159,45 @@ class Classify(Task):
         (words, labels), (asked, gold) = (
             zip(*((row[0], row[-1][0]) for row in each_row(rows)), strict=True) for rows in (corpus.train, corpus.valid)
         )
-        found = {"majority class": baselines.majority(labels, gold)}
-        return found | baselines.bag_of_words(words, labels, asked, gold, vocab_size=len(corpus.tokenizer))
+        found = {"majority class": majority(labels, gold)}
+        return found | bag_of_words(words, labels, asked, gold, vocab_size=len(corpus.tokenizer))
 
     def answers(self, outputs: Any, asked: Asked) -> tuple[Tensor, Tensor] | None:
         if asked.labels.dim() > 1:  # another objective was asked first, or alone
             return None
         return getattr(outputs, "answer", outputs).argmax(dim=1), asked.labels
 
-    def open(self, loaded: Loaded) -> Classifier:
-        return Classifier(self, loaded, Classes())
-
     def in_words(self, outputs: Any, asked: Asked, examples: Sequence[Any], classifier: Classifier) -> list[Tree]:
         """The label of each text and the probability of every label."""
-        labels = classifier.about["labels"]
-        found: list[Tree] = []
-        for row in getattr(outputs, "answer", outputs).softmax(dim=1).tolist():
-            named = dict(zip(labels, row, strict=True))
-            found.append({"label": max(named, key=lambda label: named[label]), "probabilities": named})
-        return found
+        rows = getattr(outputs, "answer", outputs).softmax(dim=1).tolist()
+        return [most_probable("label", classifier.about["labels"], row) for row in rows]
+
+
+def majority(train: Sequence[int], valid: Sequence[int]) -> float:
+    """Always the most frequent training label."""
+    [(label, _)] = Counter(train).most_common(1)
+    return sum(one == label for one in valid) / len(valid)
+
+
+def bag_of_words(
+    train: Sequence[Sequence[int]], labels: Sequence[int], valid: Sequence[Sequence[int]], gold: Sequence[int],
+    *, vocab_size: int,
+) -> dict[str, float]:  # fmt: skip
+    """Pang et al. 2002: logistic regression on which words a document has, not how often nor where; each document is a
+    row of length 1. Nothing, where scikit-learn is not installed."""
+    try:
+        from scipy.sparse import csr_array
+        from sklearn.linear_model import LogisticRegression
+    except ImportError:
+        return {}
+    if len(set(labels)) < 2:
+        return {}
+
+    def occurrences(documents: Sequence[Sequence[int]]) -> csr_array:
+        rows = [sorted(set(words)) for words in documents]
+        values = [len(row) ** -0.5 for row in rows for _ in row]
+        starts = [0, *accumulate(map(len, rows))]
+        return csr_array((values, [*chain.from_iterable(rows)], starts), shape=(len(rows), vocab_size))
+
+    learned = LogisticRegression(max_iter=1000).fit(occurrences(train), labels)
+    return {"bag of words": float(learned.score(occurrences(valid), gold))}

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from qkv.config import Tree
 from qkv.data import each_row
-from qkv.folder import About, Loaded
+from qkv.folder import About
 from qkv.models import Reader
-from qkv.objectives import Asked, Cloze
+from qkv.objectives import Asked
 from qkv.tasks.corpus import Corpus
-from qkv.tasks.predictor import Predictor
+from qkv.tasks.predictor import Predictor, most_probable
 from qkv.tasks.task import Task
 from qkv.text.cloze import Question, known_words, number_words, parse_question, read_cloze
 from qkv.text.tokenizer import Tokenizer
@@ -65,18 +64,13 @@ class ReadCloze(Task):
             "last candidate": sum(map(last, rows)) / len(rows),
         }
 
-    def open(self, loaded: Loaded) -> Predictor:
-        return Predictor(self, loaded, Cloze())
-
     def in_words(self, outputs: Any, asked: Asked, examples: Sequence[Question], _: Predictor) -> list[Tree]:
         """The most probable candidate of each question, and the probability of each one among the candidates."""
-        weights: Tensor = outputs.probability(asked.labels[0])  # (B, C)
-        found: list[Tree] = []
-        for row, question in zip(weights, examples, strict=True):
-            row = row[: len(question.candidates)]
-            p = (row / row.sum().clamp(min=torch.finfo(row.dtype).tiny)).tolist()
-            named: Tree = dict(zip(question.candidates, p, strict=True))
-            found.append({"answer": max(named, key=lambda word: named[word]), "probabilities": named})
+        found = []
+        for row, question in zip(outputs.probability(asked.labels[0]), examples, strict=True):  # (B, C)
+            p = row[: len(question.candidates)]
+            p = (p / p.sum().clamp(min=torch.finfo(p.dtype).tiny)).tolist()
+            found.append(most_probable("answer", question.candidates, p))
         return found
 
 

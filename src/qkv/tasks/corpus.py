@@ -8,9 +8,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from qkv.config import Tree, parse_call
 from qkv.data import RowsOnDisk, write_rows
@@ -77,21 +77,25 @@ class Survey:
                     self.valid.add(example)
         if self.has_valid and not self.valid:
             raise InputError(f"no example to validate on is left of {self.found['valid'].read:,}; give others")
-        smallest, rng = Smallest(MOST_HASHES), random.Random(0)
+        hashes, most, rng = set[float](), 1.0, random.Random(0)
         for number, example in enumerate(self.examined("train", parts["train"], held_out)):
             self.train.add(example)
             texts = tuple(task.texts(example))
-            self.characters += sum(map(len, texts))
-            if number < task.sample:
+            if len(self.sample) < task.sample and self.characters <= task.sample_letters:
                 self.sample.append(texts)
-            elif (slot := rng.randrange(number + 1)) < task.sample:
+            elif (slot := rng.randrange(number + 1)) < len(self.sample):
                 self.sample[slot] = texts
-            smallest.add(hashed("valid", task.key(example)))
+            self.characters += sum(map(len, texts))
+            if (found := hashed("valid", task.key(example))) <= most:
+                hashes.add(found)
+            if len(hashes) == 2 * MOST_HASHES:
+                hashes = set(sorted(hashes)[:MOST_HASHES])
+                most = max(hashes)
             if number % 1000 == 0:
                 tick(number)
         if not self.train:
             raise InputError(f"no example to train on is left of {self.found['train'].read:,}; give others")
-        self.hashes = smallest.sorted()
+        self.hashes = sorted(hashes)[:MOST_HASHES]
 
     def examined(self, name: str, part: Part, held_out: Any) -> Iterator[Any]:
         """The good examples of a part; what was wrong with the others is in `found` afterwards."""
@@ -113,8 +117,6 @@ class Survey:
 
     def threshold(self, held_out: int) -> float:
         """Examples whose key is hashed to at most this are held out: `held_out` keys, one in ten at the most."""
-        if self.has_valid:
-            return -1.0
         if len(self.hashes) < 2:
             raise InputError(
                 f"all {len(self.train)} examples have the same {self.task.key_is}, so that none can be held out; "
@@ -138,17 +140,40 @@ def checked(paths: Sequence[Path]) -> Sequence[Path]:
     return paths
 
 
+class Scale(NamedTuple):
+    """What suits a corpus of some size on some machine, where a person asks for nothing else."""
+
+    vocabulary: int
+    preset: str
+    dropout: float
+    tokens: int  # in a batch
+    epochs: int
+    window: int = 0
+
+    def settings(self, characters: int, steps: int, training: Any, rates: Mapping[str, float], floor: str = "") -> Tree:
+        """For an epoch of about so many steps; `training` has the limits that are given."""
+        whole = min(self.epochs, training.epochs or self.epochs) * steps
+        warmup = min(400, max(10, int(min(whole, training.steps or whole)) // 10))  # a tenth of the run, 400 at most
+        epochs = 0.0 if training.steps or training.epochs or training.minutes else float(self.epochs)
+        # A vocabulary cannot be larger than the text has room for: about one new sub-word in 20 characters.
+        vocabulary, schedule = max(400, min(self.vocabulary, characters // 20)), f"cosine(warmup={warmup}{floor})"
+        return {
+            "data": {"vocab_size": vocabulary, "batch_tokens": self.tokens},
+            "model": {"preset": self.preset, "dropout": self.dropout},
+            "training": {"learning_rate": rates[self.preset], "schedule": schedule, "epochs": epochs},
+        }
+
+
 def learn_tokenizer(c: Any, sample: Iterable[Iterable[str]], start: Tokenizer | None = None) -> Tokenizer:
     """Sub-words of all texts of a sample, of both sides of pairs together; or a tokenizer.json that is given; or those
     of the model to start from, perhaps with some more."""
+    texts = chain.from_iterable(sample)
     if start is not None:
-        texts = (text for several in sample for text in several)
         return start.grow(texts, len(start) + c.grow) if c.grow else start
     if Path(c.tokenizer).suffix == ".json":
         return Tokenizer.load(Path(c.tokenizer))
     if (name := parse_call(c.tokenizer)[0]) not in TOKENIZERS:
         raise InputError(f"unknown tokenizer {name!r}, and no tokenizer.json; {nearest(name, TOKENIZERS)}")
-    texts = (text for several in sample for text in several)
     return Tokenizer.train(texts, kind=c.tokenizer, vocab_size=c.vocab_size)
 
 
@@ -172,11 +197,10 @@ class Corpus:
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
         try:
-            tree = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-            return cls(folder, tree)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, InputError):
-                raise
+            return cls(folder, json.loads((folder / "corpus.json").read_text(encoding="utf-8")))
+        except InputError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError):
             raise InputError(
                 f"{folder} holds no corpus that this qkv can read; begin anew with --restart, or give a new --out"
             ) from None
@@ -225,21 +249,3 @@ def drawn(task: Any, examples: Iterable[Any]) -> list[Any]:
 def hashed(purpose: str, text: str) -> float:
     """A number from 0 to 1 that depends on the text alone; each purpose has numbers of its own."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=purpose.encode()).digest()) / 2**64
-
-
-class Smallest:
-    """The `most` smallest different numbers of a stream."""
-
-    def __init__(self, most: int) -> None:
-        self.most, self.kept, self.heap = most, set[float](), list[float]()
-
-    def add(self, number: float) -> None:
-        if number in self.kept or (len(self.heap) == self.most and number >= -self.heap[0]):
-            return
-        self.kept.add(number)
-        heapq.heappush(self.heap, -number)
-        if len(self.heap) > self.most:
-            self.kept.remove(-heapq.heappop(self.heap))
-
-    def sorted(self) -> list[float]:
-        return sorted(self.kept)

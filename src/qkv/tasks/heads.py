@@ -10,9 +10,9 @@ from torch import Tensor
 from qkv.config import Tree
 from qkv.data import each_row
 from qkv.errors import InputError
-from qkv.folder import About, Loaded
+from qkv.folder import About
 from qkv.models import HeadFinder
-from qkv.objectives import Asked, Heads
+from qkv.objectives import Asked
 from qkv.positions.tree import paths as tree_paths
 from qkv.tasks.corpus import Corpus
 from qkv.tasks.predictor import Predictor
@@ -60,9 +60,6 @@ class FindHeads(Task):
     def key(self, example: Sentence) -> str:
         return " ".join(example.words)
 
-    def texts(self, example: Sentence) -> list[str]:
-        return [" ".join(example.words)]
-
     def encode(self, examples: Sequence[Sentence], tokenizer: Tokenizer, facts: About) -> list[list[list[int]]]:
         """(sub-words, the word from 0 that each belongs to, the head of each word, 0 for the root)"""
         return [[*tokenizer.encode_words(sentence.words), sentence.heads] for sentence in examples]
@@ -73,26 +70,16 @@ class FindHeads(Task):
         found = [shift == common for row in each_row(corpus.valid) for shift in shifts(row[2])]
         return {f"always the word at {common:+d}" if common else "always the root": sum(found) / len(found)}
 
-    def open(self, loaded: Loaded) -> Predictor:
-        return HeadPredictor(self, loaded, Heads())
-
-    def in_words(self, outputs: Tensor, asked: Asked, examples: Sequence[Sentence], _: Predictor) -> list[Tree]:
-        """The words of each text and the head of each, as in CoNLL-U."""
-        best = outputs.argmax(dim=2).tolist()
-        return [{"words": one.words, "heads": row[: len(one.words)]} for one, row in zip(examples, best, strict=True)]
-
-
-class HeadPredictor(Predictor):
-    """Finds the heads of words; not with positions that need the tree itself."""
-
-    def answer(self, examples: list[Any]) -> list[Tree]:
-        model: Any = self.model
+    def in_words(self, outputs: Tensor, asked: Asked, examples: Sequence[Sentence], asker: Predictor) -> list[Tree]:
+        """The words of each text and the head of each, as in CoNLL-U; not with positions that need the tree itself."""
+        model: Any = asker.model
         if model.encoder.position.needs_tree:
             raise InputError(
                 f"this model has {model.config.position!r} positions, which are made from the heads themselves; "
                 "ask a model with other positions"
             )
-        return super().answer(examples)
+        best = outputs.argmax(dim=2).tolist()
+        return [{"words": one.words, "heads": row[: len(one.words)]} for one, row in zip(examples, best, strict=True)]
 
 
 def checked(sentence: Sentence) -> Sentence:

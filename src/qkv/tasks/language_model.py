@@ -1,5 +1,6 @@
 """Language modelling: running text in, a model out that writes on and says how likely a text is."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from qkv.config import Tree, setting
+from qkv.config import Tree, merge, setting
 from qkv.data import Rows, RunningText, Stream, Windows
 from qkv.decoding import Generator
 from qkv.engines import open_generator
@@ -16,7 +17,7 @@ from qkv.evaluation.ngrams import interpolated_trigram
 from qkv.evaluation.perplexity import Likelihood
 from qkv.folder import About, Loaded
 from qkv.models import CausalBackbone
-from qkv.tasks.corpus import Corpus, Survey
+from qkv.tasks.corpus import Corpus, Scale, Survey
 from qkv.tasks.task import Task, TextConfig
 from qkv.text import read_texts
 from qkv.text.examples import Text
@@ -46,19 +47,14 @@ class RunningTextConfig(TextConfig):
             raise ValueError(f"window must be a number of tokens, or 0 for the model's context, not {self.window}")
 
 
-# (characters below, vocabulary, preset, dropout, window, tokens in a batch, epochs if no limit is given)
-CPU_SIZES = [
-    (300_000, 1_000, "tiny", 0.2, 128, 2048, 20),
-    (3_000_000, 4_000, "tiny", 0.1, 128, 4096, 10),
-    (30_000_000, 8_000, "small", 0.1, 256, 4096, 4),
-    (None, 16_000, "small", 0.0, 256, 8192, 1),
+# Characters below; on a CPU, on a GPU.
+SIZES: list[tuple[float, Scale, Scale]] = [
+    (300_000, Scale(1_000, "tiny", 0.2, 2048, 20, 128), Scale(1_000, "tiny", 0.2, 4096, 20, 128)),
+    (3_000_000, Scale(4_000, "tiny", 0.1, 4096, 10, 128), Scale(4_000, "small", 0.2, 8192, 20, 256)),
+    (30_000_000, Scale(8_000, "small", 0.1, 4096, 4, 256), Scale(16_000, "small", 0.1, 16384, 10, 512)),
+    (math.inf, Scale(16_000, "small", 0.0, 8192, 1, 256), Scale(32_000, "base", 0.1, 32768, 2, 1024)),
 ]
-GPU_SIZES = [
-    (300_000, 1_000, "tiny", 0.2, 128, 4096, 20),
-    (3_000_000, 4_000, "small", 0.2, 256, 8192, 20),
-    (30_000_000, 16_000, "small", 0.1, 512, 16384, 10),
-    (None, 32_000, "base", 0.1, 1024, 32768, 2),
-]
+RATES = {"tiny": 1e-3, "small": 6e-4, "base": 3e-4}
 
 
 class LanguageModel(Task):
@@ -78,7 +74,8 @@ class LanguageModel(Task):
     speed = "tokens"
     columns = 1
     in_order = True
-    sample = 1_000  # pieces of some 64,000 characters
+    sample = 1_000
+    sample_letters = 200 * 2**16  # which is 200 pieces of a long text
 
     def read(self, paths: Sequence[Path]) -> Iterator[Text]:
         return read_texts(paths, documents=self.data.documents, field=self.data.field)
@@ -87,12 +84,6 @@ class LanguageModel(Task):
         if not isinstance(given, str) or not given.strip():
             raise InputError(f"{place} is {given!r:.60}; a language model learns from texts that are not empty")
         return Text(given, place, True)
-
-    def key(self, example: Text) -> str:
-        return example.text
-
-    def texts(self, example: Text) -> tuple[str]:
-        return (example.text,)
 
     def parted(self, examples: Iterable[Text], survey: Survey, hold_out: Callable[[Text], None]) -> Iterator[Text]:
         """The last part of the text is held out, wherever documents end: a tenth, up to a million characters."""
@@ -113,9 +104,8 @@ class LanguageModel(Task):
     def bounds(self, config: Any) -> About:
         return {"window": self.data.window or config.max_length}
 
-    def settle(self, config: Any) -> RunningTextConfig:
-        data: RunningTextConfig = self.data
-        return replace(data, window=data.window or config.max_length)
+    def settle(self, config: Any) -> Any:
+        return replace(self.data, **self.bounds(config))
 
     def stream(self, rows: Rows) -> Stream:
         return self.windows(rows, self.data.window)
@@ -128,24 +118,14 @@ class LanguageModel(Task):
         return Windows(rows, length=length, batch=max(1, self.data.batch_tokens // length), seed=self.data.seed)
 
     def choose(self, survey: Survey, device: torch.device, training: Any) -> Tree:
-        sizes = CPU_SIZES if device.type == "cpu" else GPU_SIZES
-        row = next(row for row in sizes if row[0] is None or survey.characters < row[0])
-        _, vocabulary, preset, dropout, window, tokens, epochs = row
-        steps = max(1, survey.characters // 4 // tokens)  # a token takes some four letters
-        whole = min(epochs * steps, (training.epochs or epochs) * steps, training.steps or epochs * steps)
-        return {
-            "data": {"vocab_size": max(400, min(vocabulary, survey.characters // 20)), "batch_tokens": tokens},
-            # A context longer than the window has places that are never learned.
-            "model": {"preset": preset, "dropout": dropout, "max_length": self.data.window or window},
-            "training": {
-                "learning_rate": {"tiny": 1e-3, "small": 6e-4, "base": 3e-4}[preset],
-                "beta2": 0.95,
-                "weight_decay": 0.1,
-                "schedule": f"cosine(warmup={min(400, max(10, int(whole) // 10))}, floor=0.1)",
-                "epochs": 0.0 if training.steps or training.epochs or training.minutes else float(epochs),
-                "validate_every": 0 if 100 <= steps <= 1000 else 250,
-            },
-        }  # fmt: skip
+        scale = next(cpu if device.type == "cpu" else gpu for below, cpu, gpu in SIZES if survey.characters < below)
+        steps = max(1, survey.characters // 4 // scale.tokens)  # a token takes some four letters
+        validate_every = 0 if 100 <= steps <= 1000 else 250
+        return merge(
+            scale.settings(survey.characters, steps, training, RATES, floor=", floor=0.1"),
+            {"model": {"max_length": self.data.window or scale.window}},  # places after it would never be learned
+            {"training": {"beta2": 0.95, "weight_decay": 0.1, "validate_every": validate_every}},
+        )
 
     def fitting(self, model: Tree, tokenizer: Tokenizer, facts: About) -> Tree:
         context = model.get("max_length", max(self.data.window, 256))
@@ -156,7 +136,7 @@ class LanguageModel(Task):
             )
         return {"vocab_size": len(tokenizer), "max_length": context}
 
-    def counted(self, corpus: Corpus, train: Stream) -> str:
+    def counted(self, corpus: Corpus) -> str:
         tokens, valid = corpus.train.written.tokens[0], corpus.valid.written.tokens[0]
         return f"language model: {tokens:,} tokens to train on, {valid:,} to validate"
 

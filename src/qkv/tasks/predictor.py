@@ -8,14 +8,14 @@ import torch
 from qkv.config import Tree
 from qkv.data import Buckets, Place, RowsInMemory, generator
 from qkv.folder import Loaded
-from qkv.objectives import Objective
+from qkv.objectives import objective
 
 
 class Predictor:
     """`qkv.load(folder).predict(texts)`: one text in, one answer out; a list in, a list out. Answers are plain data."""
 
-    def __init__(self, task: Any, loaded: Loaded, objective: Objective) -> None:
-        self.task, self.loaded, self.objective = task, loaded, objective
+    def __init__(self, task: Any, loaded: Loaded) -> None:
+        self.task, self.loaded, self.objective = task, loaded, objective(task.objective)
         self.model, self.tokenizer, self.about = loaded.model.eval(), loaded.tokenizer, loaded.about
 
     def predict(self, texts: str | Sequence[str]) -> Any:
@@ -42,3 +42,8 @@ class Predictor:
 
 class Classifier(Predictor):
     """Names the class of a text: {"label": "pos", "probabilities": {"neg": 0.1, "pos": 0.9}}."""
+
+
+def most_probable(what: str, names: Sequence[str], probabilities: Sequence[float]) -> Tree:
+    named: Tree = dict(zip(names, probabilities, strict=True))
+    return {what: max(named, key=named.__getitem__), "probabilities": named}

@@ -19,6 +19,7 @@ from qkv.folder import About, Loaded
 from qkv.models import MODELS, Model
 from qkv.objectives import Asked, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
+from qkv.tasks.predictor import Predictor
 from qkv.text.tokenizer import Tokenizer
 
 MOST_SUBWORDS = 10_000_000  # of far more of them, the library that learns them dies
@@ -52,7 +53,7 @@ class TextConfig:
 
 
 class Task:
-    """The interface of a task; `read`, `key`, `texts`, `encode` and `open` are what a task must say.
+    """The interface of a task; `read` and `encode` are what a task must say, and `key` where no example has a text.
 
     An example is plain data as `read` makes it of a file; a row is its ids, column by column. A task names the kinds of
     models that can learn it and the objective that asks for it; both can be swapped for others of their tables.
@@ -78,7 +79,9 @@ class Task:
     sizes: ClassVar[tuple[int, ...]] = (0,)  # the columns whose length counts in a batch
     unique: ClassVar[bool] = False  # whether exact repetitions are dropped
     in_order: ClassVar[bool] = False  # whether rows must stay in their order: running text
-    sample: ClassVar[int] = 200_000  # examples from which sub-words are learned
+    sample: ClassVar[int] = 200_000  # examples from which sub-words are learned,
+    sample_letters: ClassVar[float] = math.inf  # or fewer, when they are long
+    opens: ClassVar[type[Any]] = Predictor  # what `qkv.load` gives for a model that answers
 
     def __init__(self, data: Any, model: type[Model] | None = None) -> None:
         self.data = data  # of `data_class`
@@ -132,7 +135,7 @@ class Task:
 
     def key(self, example: Any) -> str:
         """What examples are held out by when no validation files are given: those with equal keys stay together."""
-        raise NotImplementedError
+        return str(example.text)
 
     def parted(self, examples: Iterable[Any], survey: Survey, hold_out: Callable[[Any], None]) -> Iterator[Any]:
         """The examples to train on, once some are held out."""
@@ -145,7 +148,7 @@ class Task:
 
     def texts(self, example: Any) -> Iterable[str]:
         """The texts of an example, from which sub-words are learned."""
-        raise NotImplementedError
+        return (self.key(example),)
 
     def facts(self, survey: Survey, tokenizer: Tokenizer) -> About:
         """What a trained model must remember of its data beside the tokenizer: the labels, for example. Plain data:
@@ -162,8 +165,7 @@ class Task:
 
     def rows(self, examples: Iterable[Any], tokenizer: Tokenizer, facts: About) -> Iterator[Any]:
         """The rows of many examples, encoded some at a time."""
-        chunk: list[Any] = []
-        letters = 0
+        chunk, letters = list[Any](), 0
         for example in examples:
             chunk.append(example)
             letters += sum(map(len, self.texts(example)))
@@ -215,7 +217,7 @@ class Task:
         """What config.json tells beside the model's settings."""
         return {"task": self.name, **corpus.facts}
 
-    def counted(self, corpus: Corpus, train: Stream) -> str:
+    def counted(self, corpus: Corpus) -> str:
         """How much there is, for people."""
         return f"{self.name}: {len(corpus.train):,} {self.unit} to train on, {len(corpus.valid):,} to validate"
 
@@ -275,4 +277,4 @@ class Task:
 
     def open(self, loaded: Loaded) -> Any:
         """What `qkv.load` gives: a Translator, a Generator, a Classifier."""
-        raise NotImplementedError
+        return self.opens(self, loaded)

@@ -1,5 +1,6 @@
 """Translation: sentence pairs in, a translator out."""
 
+import math
 import statistics
 import time
 from collections import Counter
@@ -10,15 +11,15 @@ from typing import Any
 
 import torch
 
-from qkv.config import Tree, setting
-from qkv.data import Stream
+from qkv.config import Tree, merge, setting
+from qkv.data import Buckets, Stream
 from qkv.decoding import Translator
 from qkv.engines import open_translator
 from qkv.errors import InputError
-from qkv.evaluation import score
+from qkv.evaluation import Scores, score
 from qkv.folder import About, Loaded, RunFolder
 from qkv.models import EncoderDecoder, Model
-from qkv.tasks.corpus import Corpus, Found, Survey
+from qkv.tasks.corpus import Corpus, Found, Scale, Survey
 from qkv.tasks.task import Task, TextConfig
 from qkv.text import Pair, languages, read_pairs
 from qkv.text.doctor import Report, Rules, examine, fail_if_unusable
@@ -44,22 +45,16 @@ class PairsConfig(TextConfig):
             raise ValueError(f"max_length must be at least 1, not {self.max_length}")
 
 
-# (pairs below, vocabulary, preset, dropout, tokens in a batch, epochs if no limit is given). Dropout falls as data
-# grows; the first rows follow the published Multi30k baseline (tiny, dropout 0.3), the last the paper's base model.
-CPU_SIZES = [
-    (5_000, 2_000, "tiny", 0.3, 1024, 60),
-    (60_000, 6_000, "tiny", 0.3, 2048, 40),
-    (400_000, 8_000, "small", 0.2, 4096, 20),
-    (4_000_000, 16_000, "small", 0.1, 4096, 5),
-    (None, 16_000, "small", 0.1, 8192, 2),
+# Pairs below; on a CPU, on a GPU. Dropout falls as data grows; the first rows follow the published Multi30k baseline
+# (tiny, dropout 0.3), the last the paper's base model.
+SIZES: list[tuple[float, Scale, Scale]] = [
+    (5_000, Scale(2_000, "tiny", 0.3, 1024, 60), Scale(2_000, "tiny", 0.3, 1024, 60)),
+    (60_000, Scale(6_000, "tiny", 0.3, 2048, 40), Scale(6_000, "tiny", 0.3, 4096, 60)),
+    (400_000, Scale(8_000, "small", 0.2, 4096, 20), Scale(8_000, "small", 0.2, 8192, 40)),
+    (4_000_000, Scale(16_000, "small", 0.1, 4096, 5), Scale(16_000, "base", 0.1, 16384, 20)),
+    (math.inf, Scale(16_000, "small", 0.1, 8192, 2), Scale(32_000, "base", 0.1, 16384, 10)),
 ]
-GPU_SIZES = [
-    (5_000, 2_000, "tiny", 0.3, 1024, 60),
-    (60_000, 6_000, "tiny", 0.3, 4096, 60),
-    (400_000, 8_000, "small", 0.2, 8192, 40),
-    (4_000_000, 16_000, "base", 0.1, 16384, 20),
-    (None, 32_000, "base", 0.1, 16384, 10),
-]
+RATES = {"tiny": 3e-3, "small": 1e-3, "base": 7e-4}
 
 
 class Translate(Task):
@@ -104,9 +99,8 @@ class Translate(Task):
         if name == "test":  # the source of every one is held out, whatever its target
             yield from super().examine(examples, held_out, found, name)
             return
-        report, rules = Report(), self.data.doctor
-        if name != "train":
-            rules = replace(rules, drop_copies=False)
+        doctor: Rules = self.data.doctor
+        report, rules = Report(), doctor if name == "train" else replace(doctor, drop_copies=False)
         yield from examine(examples, rules, report, held_out)
         report.skipped += self.skipped
         found.read, found.kept = report.read, report.kept
@@ -133,36 +127,23 @@ class Translate(Task):
         return self.data.max_length + 1, self.data.max_length + 2
 
     def validation(self, rows: Any) -> Stream:
-        smaller = type(self)(replace(self.data, batch_tokens=VALID_TOKENS))
-        return smaller.stream(rows)
+        return Buckets(rows, tokens=VALID_TOKENS, seed=self.data.seed, sizes=self.sizes)
 
-    def facts(self, survey: Survey, tokenizer: Tokenizer) -> About:
+    def facts(self, survey: Survey, tokenizer: Tokenizer | None = None) -> About:
         source, target = self.languages
         return {"source": source or "", "target": target or ""}
 
     # -- settings and model --------------------------------------------------------------------------------------
 
     def choose(self, survey: Survey, device: torch.device, training: Any) -> Tree:
-        sizes = CPU_SIZES if device.type == "cpu" else GPU_SIZES
         pairs, characters = len(survey.train), survey.characters
-        row = next(row for row in sizes if row[0] is None or pairs < row[0])
-        _, vocabulary, preset, dropout, tokens, epochs = row
-        # A vocabulary cannot be larger than the text has room for: about one new sub-word in 20 characters.
-        vocabulary = max(400, min(vocabulary, characters // 20))
-        # About how many batches an epoch has: a token takes some four letters, and each sentence an end.
-        steps = max(1, (characters // 8 + pairs) // tokens)
-        whole = min(epochs * steps, (training.epochs or epochs) * steps, training.steps or epochs * steps)
-        source, target = self.languages
-        return {
-            "data": {"vocab_size": vocabulary, "batch_tokens": tokens, "source": source or "", "target": target or ""},
-            "model": {"preset": preset, "dropout": dropout, "norm": "pre"},
-            "training": {
-                "learning_rate": {"tiny": 3e-3, "small": 1e-3, "base": 7e-4}[preset],
-                "schedule": f"cosine(warmup={min(400, max(10, int(whole) // 10))})",  # a tenth of the run, 400 at most
-                "epochs": 0.0 if training.steps or training.epochs or training.minutes else float(epochs),
-                "validate_every": 0 if steps >= 100 else 100,  # once an epoch, unless epochs are short
-            },
-        }
+        scale = next(cpu if device.type == "cpu" else gpu for below, cpu, gpu in SIZES if pairs < below)
+        steps = max(1, (characters // 8 + pairs) // scale.tokens)  # a token takes some four letters, a sentence an end
+        return merge(
+            scale.settings(characters, steps, training, RATES),
+            {"data": self.facts(survey), "model": {"norm": "pre"}},
+            {"training": {"validate_every": 0 if steps >= 100 else 100}},  # once an epoch, unless epochs are short
+        )
 
     def fitting(self, model: Tree, tokenizer: Tokenizer, facts: About) -> Tree:
         longest = self.data.max_length + 2
@@ -177,7 +158,7 @@ class Translate(Task):
         lengths = (corpus.train.lengths(shard)[:, 0] for shard in range(corpus.train.shards))
         return {**super().about(corpus), "longest_source": max(int(some.max(initial=1)) for some in lengths) - 1}
 
-    def counted(self, corpus: Corpus, train: Stream) -> str:
+    def counted(self, corpus: Corpus) -> str:
         direction = f"{corpus.facts['source'] or 'source'} -> {corpus.facts['target'] or 'target'}"
         return f"{direction}: {len(corpus.train):,} pairs to train on, {len(corpus.valid):,} to validate"
 
@@ -186,23 +167,16 @@ class Translate(Task):
     def judge(self, loaded: Loaded, corpus: Corpus, training: Any) -> Callable[[], dict[str, float]]:
         """BLEU of the first sentences to validate on, as a person would see them."""
         pairs = corpus.valid_examples(Pair, training.bleu_sentences)
-        sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        target = loaded.about.get("target", "")
 
         def bleu() -> dict[str, float]:
-            if not pairs:
-                return {}
             translator = Translator(loaded.model, loaded.tokenizer, loaded.about)
-            texts = [line.text for line in translator.translate(sources, beam=1)]
-            return {"bleu": score(texts, references, target_language=target).bleu}
+            return {"bleu": scores(translator, pairs, beam=1).bleu}
 
-        return bleu
+        return bleu if pairs else dict
 
     def evaluate(self, loaded: Loaded, examples: Sequence[Pair], **how: Any) -> Tree:
         """BLEU of the translations, and its signature."""
-        lines = self.open(loaded).translate([pair.source for pair in examples], **how)
-        references = [pair.target for pair in examples]
-        found = score([line.text for line in lines], references, target_language=loaded.about.get("target", ""))
+        found = scores(self.open(loaded), examples, **how)
         return {"bleu": found.bleu, "bleu_signature": found.bleu_signature}
 
     def timed(self, loaded: Loaded, examples: Sequence[Pair], **how: Any) -> Tree:
@@ -217,6 +191,12 @@ class Translate(Task):
 
     def open(self, loaded: Loaded, **how: Any) -> Translator:
         return open_translator(loaded, **how)
+
+
+def scores(translator: Translator, pairs: Sequence[Pair], **how: Any) -> Scores:
+    lines = translator.translate([pair.source for pair in pairs], **how)
+    target = str(translator.about.get("target", ""))
+    return score([line.text for line in lines], [pair.target for pair in pairs], target_language=target)
 
 
 def validation_pairs(folder: Path, most: int | None = None) -> list[tuple[str, str]]:

@@ -58,13 +58,14 @@ def train(
     `settings` are trees of the sections data, model, objective and training, as in a recipe; or examples under the name
     of their shape (pairs, texts, labelled ..): lists, generators, anything iterable.
     """
-    valid = [valid] if isinstance(valid, str | Path) else valid
+    is_one = isinstance(valid, str | Path)
+    valid = [valid] if is_one else valid
     test = [test] if isinstance(test, str | Path) else test
     shapes = {kind.shape: name for name, kind in TASKS.items()}
     memory: dict[str, Part] = {}
     for shape in shapes.keys() & settings.keys():
         memory["train"], task = settings.pop(shape), task or shapes[shape]
-        if not is_files(valid):
+        if not is_files(valid, Path if shape == "texts" and not is_one else str | Path):  # a text is a string itself
             memory["valid"], valid = valid, ()
     lists = {"train": files, "valid": list(valid), "test": test}
     given: Tree = {name: [str(path) for path in several] for name, several in lists.items() if several}
@@ -78,8 +79,8 @@ def train(
         return Run(Path(out), asked, display, restart=restart, where=where, memory=memory).go()
 
 
-def is_files(given: Any) -> bool:
-    return isinstance(given, list | tuple) and all(isinstance(one, str | Path) for one in given)
+def is_files(given: Any, named_by: Any = str | Path) -> bool:
+    return isinstance(given, list | tuple) and all(isinstance(one, named_by) for one in given)
 
 
 @contextmanager
@@ -132,7 +133,7 @@ class Run:
             self.out,
         )
         trainer = Trainer(model, objective, batches, settings.training, hooks, settings.data.seed)
-        teller.announce(trainer, task.counted(corpus, batches), went_on=trainer.resume())
+        teller.announce(trainer, task.counted(corpus), went_on=trainer.resume())
         with checkpoint.explained(self.out):
             with teller.listening():
                 stopped = trainer.run()
