@@ -10,8 +10,8 @@ import zlib
 from qkv.documents.format import Format, decode
 from qkv.documents.segment import Parts
 from qkv.documents.story import Story
-from qkv.documents.tags import check_xml
 from qkv.errors import InputError
+from qkv.text.markup import check_xml
 
 PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml")
 LARGEST, MOST = 2**28, 10_000  # bytes unpacked, and files: a document is smaller, a zip bomb is not

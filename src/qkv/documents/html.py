@@ -11,7 +11,7 @@ from typing import Any
 from qkv.documents.format import Languages, TextFormat, edited
 from qkv.documents.protect import Patterns
 from qkv.documents.segment import Kind, Mark, Parts, Translates
-from qkv.documents.tags import ENTITY, Tag, scan
+from qkv.documents.tags import Tag, decoded, end_of, scan
 from qkv.documents.text import TranslatedText
 from qkv.documents.translate import translate_segments
 
@@ -65,8 +65,8 @@ class Html(TextFormat):
         skip = 0  # tags that lie in something kept
         for number, tag in enumerate(tags):
             if number >= skip:
-                skip = kept_until(tags, number) if is_kept(tag) else number + 1
-                self.meet(tag, tags[skip - 1].end if skip else tag.end)
+                skip = (end_of(tags, number) if is_kept(tag) and tag.name.lower() not in EMPTY else number) + 1
+                self.meet(tag, tags[skip - 1].end)
         self.read(len(self.text))
         self.flush()
         self.blocks = len(self.segments)
@@ -88,7 +88,7 @@ class Html(TextFormat):
         self.run.append(Mark(self.text[tag.start : end], kind, tag.name.lower(), len(self.places) - 1))
 
     def read(self, end: int) -> None:
-        self.run += decoded(self.text[self.at : end])
+        self.run += shown(self.text[self.at : end])
         self.at = end
 
     def flush(self) -> None:
@@ -140,20 +140,6 @@ def is_kept(tag: Tag) -> bool:
     return name in WORDS | KEPT | RAW or tag.get("translate").lower() == "no" or NO.search(tag.get("class")) is not None
 
 
-def kept_until(tags: list[Tag], number: int) -> int:
-    """The number of the tag after the element's end."""
-    name = tags[number].name.lower()
-    if name in EMPTY:
-        return number + 1
-    depth = 0
-    for at in range(number, len(tags)):
-        if tags[at].name.lower() == name:
-            depth += tags[at].is_open - tags[at].is_close
-            if depth <= 0:
-                return at + 1
-    return len(tags)
-
-
 def kind_of(tag: Tag) -> Kind | None:
     """What a tag is in a sentence; None if it parts one block from another."""
     name = tag.name.lower()
@@ -174,26 +160,18 @@ def values(tag: Tag) -> list[tuple[int, int, Parts]]:
     for name, (value, start, end) in tag.attributes().items():
         quoted = tag.text[start - tag.start - 1] in "\"'"
         if name in ATTRIBUTES and quoted and any(letter.isalpha() for letter in value):
-            found.append((start, end, decoded(value)))
+            found.append((start, end, shown(value)))
     return found
 
 
-def decoded(text: str) -> Parts:
-    """Text without entities and with single spaces. An entity that is no letter or punctuation is a mark."""
-    parts: Parts = []
-    begin = 0
-    for match in ENTITY.finditer(text):
-        character = html.unescape(match[0])
-        if match[0] in BASIC or (character and unicodedata.category(character[0])[0] in "LNP"):
-            new: str | Mark = character
-        else:
-            new = Mark(match[0], "space" if character.isspace() else "word")
-        parts += [text[begin : match.start()], new]
-        begin = match.end()
-    joined: Parts = []
-    for part in [*parts, text[begin:]]:
-        if isinstance(part, str) and joined and isinstance(joined[-1], str):
-            joined[-1] += part
-        else:
-            joined.append(part)
-    return [SPACES.sub(" ", part) if isinstance(part, str) else part for part in joined if part != ""]
+def shown(text: str) -> Parts:
+    """Text without entities and with single spaces."""
+    parts = decoded(text, kept_entity)
+    return [SPACES.sub(" ", part) if isinstance(part, str) else part for part in parts]
+
+
+def kept_entity(entity: str, character: str) -> Mark | None:
+    """An entity that is no letter or punctuation is a mark."""
+    if entity in BASIC or (character and unicodedata.category(character[0])[0] in "LNP"):
+        return None
+    return Mark(entity, "space" if character.isspace() else "word")

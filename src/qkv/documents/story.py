@@ -2,8 +2,9 @@
 
 import html
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from qkv.documents.format import edited
 from qkv.documents.segment import Mark, Parts
@@ -45,7 +46,7 @@ class Story:
         for element in elements(text):  # the inner ones first
             if element.name == "p" and is_inside(element, "p") and not is_inside(element, "txbxContent"):
                 self.drawn += 1
-            elif element.name == "p" and element.last is not element.first:
+            elif element.name == "p" and not element.is_empty:
                 self.paragraph(element)
 
     def paragraph(self, element: Element) -> None:
@@ -55,7 +56,7 @@ class Story:
             children = children[1:]
         start = children[0].start if children else element.inside[1]
         paragraph = Paragraph(start, element.inside[1], is_boxed=is_inside(element, "txbxContent"))
-        items = merged(list(self.items(children)))
+        items = list(merged(self.items(children)))
         sizes = Counter[str]()
         for item in items:
             if isinstance(item, Styled):
@@ -154,22 +155,14 @@ class Story:
         return "".join(written)
 
 
-def merged(items: list[Styled | Mark]) -> list[Styled | Mark]:
+def merged(items: Iterable[Styled | Mark]) -> Iterator[Styled | Mark]:
     """Runs that follow each other in one formatting are one: Word cuts them at every correction."""
-    found: list[Styled | Mark] = []
-    for item in items:
-        last = found[-1] if found else None
-        if isinstance(item, Styled) and isinstance(last, Styled) and last.properties == item.properties:
-            found[-1] = Styled(last.text + item.text, item.properties)
+    for properties, group in groupby(items, lambda item: item.properties if isinstance(item, Styled) else None):
+        if properties is None:
+            yield from group
         else:
-            found.append(item)
-    return found
+            yield Styled("".join(item.text for item in group if isinstance(item, Styled)), properties)
 
 
 def is_inside(element: Element, name: str) -> bool:
-    parent = element.parent
-    while parent is not None:
-        if parent.name == name:
-            return True
-        parent = parent.parent
-    return False
+    return element.parent is not None and any(one.name == name for one in element.parent.outwards())

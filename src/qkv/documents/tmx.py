@@ -1,6 +1,6 @@
 """TMX 1.4: each unit gets the variant of the target language that it lacks."""
 
-from qkv.documents.xml import Element, XmlFormat, elements
+from qkv.documents.xml import Element, XmlFormat
 from qkv.errors import InputError
 from qkv.text.language import pick
 
@@ -15,16 +15,9 @@ class Tmx(XmlFormat):
                 f"{self.name}: a new variant needs its language, which this model's config.json does not name as its "
                 'target; train with --to, or add "target" to config.json'
             )
-        root = None
-        units: list[Element] = []
-        for root in elements(self.text):
-            if root.name == "header" and not source:
-                source = root.get("srclang")
-            if root.name == "tu":
-                units.append(root)
-        if root is None or root.name != "tmx":
-            name = root.name if root else ""
-            raise InputError(f"{self.name} begins with <{name}> where <tmx> was expected; export it as TMX 1.4")
+        found = self.elements("tmx", "TMX 1.4")
+        source = source or next((element.get("srclang") for element in found if element.name == "header"), "")
+        units = [element for element in found if element.name == "tu"]
         missing = sum(not self.unit(unit, source, target) for unit in units)
         if missing:
             self.remarks.append(f"{missing} of {len(units)} units have no variant in {source!r} and were kept")

@@ -1,9 +1,8 @@
 """XLIFF 1.2 (trans-unit) and 2.x (unit / segment): targets are filled where they are missing."""
 
-from qkv.documents.xml import Element, XmlFormat, elements
-from qkv.errors import InputError
+from qkv.documents.xml import Element, XmlFormat
+from qkv.text.exchange import LANGUAGES
 
-LANGUAGES = {"file": ("source-language", "target-language"), "xliff": ("srcLang", "trgLang")}  # in 1.2, in 2.x
 # A target that still waits for its translator, and what it becomes: the attribute "state" of XLIFF 1.2 and 2.0.
 STATES = {"new": "needs-review-translation", "needs-translation": "needs-review-translation", "initial": "translated"}
 
@@ -12,25 +11,22 @@ class Xliff(XmlFormat):
     """XLIFF 1.2 and 2.x; a unit that has its target, or translate="no", is kept."""
 
     def find(self) -> None:
-        root = None
-        for root in elements(self.text):
-            if root.name in ("trans-unit", "segment"):
-                self.unit(root)
-        if root is None or root.name != "xliff":
-            name = root.name if root else ""
-            raise InputError(
-                f"{self.name} begins with <{name}> where <xliff> was expected; export it as XLIFF 1.2 or 2.0"
-            )
+        found = self.elements("xliff", "XLIFF 1.2 or 2.0")
+        for element in found:
+            if element.name in ("trans-unit", "segment"):
+                self.unit(element)
+        root = found[-1]
         for element in [root, *root.children]:
             for side, attribute in zip(("source", "target"), LANGUAGES.get(element.name, ()), strict=False):
                 self.languages.check(self.name, attribute, element.get(attribute), side)
-        if element_version(root) >= 2 and self.segments and not root.get("trgLang") and self.languages.target:
+        if root.get("version").startswith("2") and self.segments and not root.get("trgLang") and self.languages.target:
             at = root.first.end - 1  # required as soon as there is a target: XLIFF 2.0, section 4.3.1.36
             self.edits.append((at, at, f' trgLang="{self.languages.target}"'))
 
     def unit(self, unit: Element) -> None:
         source, target = unit.child("source"), unit.child("target")
-        if source is None or not is_translatable(unit):
+        said = [element.get("translate") for element in unit.outwards()]  # the nearest element that says it counts
+        if source is None or next(filter(None, said), "") == "no":
             self.kept += 1
             return
         state = next((owner for owner in (target, unit) if owner and owner.get("state")), None)
@@ -40,7 +36,7 @@ class Xliff(XmlFormat):
             return
         if state is not None and is_waiting:
             value, start, end = state.first.attributes()["state"]
-            if state is unit or state.last is not state.first:  # an empty <target/> is written anew, below
+            if state is unit or not state.is_empty:  # an empty <target/> is written anew, below
                 self.edits.append((start, end, STATES[value]))
         raw = self.text[slice(*source.inside)]
         name = source.first.text[1:].split("source")[0] + "target"  # with its namespace's prefix
@@ -48,24 +44,8 @@ class Xliff(XmlFormat):
             after = (unit.child("seg-source") or source).end
             before = f"{self.space_before(source.start)}<{name}>"
             self.add(after, after, self.parts(*source.inside), raw, before=before, after=f"</{name}>")
-        elif target.last is target.first:
+        elif target.is_empty:
             first = target.first.text.removesuffix("/>").rstrip() + ">"
             self.add(target.start, target.end, self.parts(*source.inside), raw, before=first, after=f"</{name}>")
         else:
             self.add(*target.inside, self.parts(*source.inside), raw)
-
-
-def element_version(root: Element) -> float:
-    try:
-        return float(root.get("version"))
-    except ValueError:
-        return 1.2
-
-
-def is_translatable(element: Element | None) -> bool:
-    """As the nearest element says that says anything."""
-    while element is not None:
-        if said := element.get("translate"):
-            return said != "no"
-        element = element.parent
-    return True
