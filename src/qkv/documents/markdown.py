@@ -2,11 +2,11 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from qkv.documents.format import TextFormat
-from qkv.documents.segment import Kind, Mark, Parts
+from qkv.documents.segment import Kind, Mark, replaced
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ class Markdown(TextFormat):
             line = bisect_right(offsets, at) - 1
             return places[line] + at - offsets[line]
 
-        parts: Parts = []
-        at = 0
-        for start, end, kind, pair in sorted(marks_of(token.children or [], content) + line_ends(content)):
-            if start >= at:  # else it lies in code, or in a link that stays as it is
-                parts += [content[at:start], Mark(self.text[place(start) : place(end)], kind, pair)]
-                at = end
-        parts.append(content[at:])
-        self.add(places[0], place(len(content)), [part for part in parts if part != ""])
+        def marks() -> Iterator[tuple[int, int, Mark]]:
+            at = 0
+            for start, end, kind, pair in sorted(marks_of(token.children or [], content) + line_ends(content)):
+                if start >= at:  # else it lies in code, or in a link that stays as it is
+                    yield start, end, Mark(self.text[place(start) : place(end)], kind, pair)
+                    at = end
+
+        self.add(places[0], place(len(content)), replaced(content, marks()))
 
 
 def located_parser() -> "MarkdownIt":

@@ -6,7 +6,9 @@ has the most links into the pair and the fewest out of it; a mark between words 
 
 import re
 from bisect import bisect_left
+from collections.abc import Container
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from qkv.documents.segment import Mark, Parts
 
@@ -115,17 +117,22 @@ class Sides:
             found = (min(first, max(low, high - 1)), max(last, min(first + 1, high)))
         return found
 
-    def best_run(self, own: set[int], low: int, high: int) -> tuple[int, int] | None:
-        """The run of target tokens with the largest sum of links to `own` less links to others (Kadane)."""
-        gains = [0] * len(self.target)
+    def votes(self, own: Container[int]) -> list[int]:
+        """Of each target token, the links to `own` source tokens less those to others."""
+        found = [0] * len(self.target)
         for i, j in self.links:
-            gains[j] += 1 if i in own else -1
+            found[j] += 1 if i in own else -1
+        return found
+
+    def best_run(self, own: set[int], low: int, high: int) -> tuple[int, int] | None:
+        """The run of target tokens with the largest sum of votes for `own` (Kadane)."""
+        votes = self.votes(own)
         best, found = 0, None
         total, begin = 0, low
         for j in range(low, high):
             if total <= 0:
                 total, begin = 0, j
-            total += gains[j]
+            total += votes[j]
             if total > best:
                 best, found = total, (begin, j + 1)
         return found
@@ -137,16 +144,9 @@ class Sides:
             return low
         if before == len(self.source):
             return high
-        change = [0] * len(self.target)  # what is gained when the border moves past a target token
-        for i, j in self.links:
-            change[j] += -1 if i < before else 1
-        crossing = best = 0
-        where = low
-        for j in range(low, high):
-            crossing += change[j]
-            if crossing < best:
-                best, where = crossing, j + 1
-        return where
+        votes = self.votes(range(before, len(self.source)))
+        crossing = list(accumulate(votes[low:high], initial=0))  # how many more, as the border moves to the right
+        return low + crossing.index(min(crossing))
 
 
 def token_links(
