@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from qkv.documents import FORMATS, FileReport, translate_file
 from qkv.documents.format import Languages
-from qkv.documents.plain import PlainText
+from qkv.documents.text import PlainText
 from qkv.errors import InputError
 
 Both = Callable[[str], tuple[str, str]]

@@ -7,11 +7,10 @@ import struct
 import zipfile
 import zlib
 
-from qkv.documents.format import Format, decode
+from qkv.documents.format import Format
 from qkv.documents.segment import Parts
 from qkv.documents.story import Story
 from qkv.errors import InputError
-from qkv.text.markup import check_xml
 
 PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml")
 LARGEST, MOST = 2**28, 10_000  # bytes unpacked, and files: a document is smaller, a zip bomb is not
@@ -34,10 +33,9 @@ class Docx(Format):
             raise InputError(f"{self.name} has {size:,} bytes of text and at most {TEXT:,} are read; cut it in parts")
         for number, (info, content) in enumerate(self.members):
             if PARTS.fullmatch(info.filename):
-                check_xml(content, f"{self.name} ({info.filename})")
-                story = Story(*decode(content, f"{self.name} ({info.filename})"))
+                story = Story(content, f"{self.name} ({info.filename})", self.languages)
                 self.parts.append((number, story))
-                self.segments += [paragraph.parts for paragraph in story.paragraphs]
+                self.segments += story.segments
         if not self.parts:
             raise InputError(f"{self.name} has no word/document.xml in it; save it as a Word document (.docx)")
         if any(story.drawn for _, story in self.parts):
@@ -45,7 +43,7 @@ class Docx(Format):
 
     def write(self, done: list[Parts | None]) -> bytes:
         rest = iter(done)
-        new = {number: story.write([next(rest) for _ in story.paragraphs]) for number, story in self.parts}
+        new = {number: story.write([next(rest) for _ in story.segments]) for number, story in self.parts}
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             for number, (info, content) in enumerate(self.members):

@@ -31,17 +31,6 @@ class Languages:
             )
 
 
-@dataclass(frozen=True)
-class Span:
-    """Where a segment's translation goes, and what stands there if nothing is to be translated."""
-
-    start: int
-    end: int
-    otherwise: str
-    before: str = ""
-    after: str = ""
-
-
 class Format:
     """A document of one format: its segments out, their translations in, all else to the letter."""
 
@@ -65,7 +54,8 @@ class TextFormat(Format):
     """A format that is text: translations replace spans of it."""
 
     def open(self, data: bytes) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[tuple[int, int]] = []  # where the segments are
+        self.around: list[tuple[str, str, str]] = []  # what comes before and after, and what if nothing is translated
         self.edits: list[tuple[int, int, str]] = []  # other changes: start, end, new text
         self.mark, self.encoding, self.text = decode(data, self.name)
         self.find()
@@ -78,7 +68,8 @@ class TextFormat(Format):
         self, start: int, end: int, parts: Parts, otherwise: str | None = None, *, before: str = "", after: str = ""
     ) -> None:
         self.segments.append(parts)
-        self.spans.append(Span(start, end, self.text[start:end] if otherwise is None else otherwise, before, after))
+        self.spans.append((start, end))
+        self.around.append((before, after, self.text[start:end] if otherwise is None else otherwise))
 
     def escape(self, text: str) -> str:
         """Text as the format spells it."""
@@ -90,10 +81,12 @@ class TextFormat(Format):
 
     def write(self, done: list[Parts | None]) -> bytes:
         edits = list(self.edits)
-        for span, parts in zip(self.spans, done, strict=True):
-            new = span.otherwise if parts is None else self.spelled(parts)
-            edits.append((span.start, span.end, span.before + new + span.after))
-        return self.mark + edited(self.text, edits).encode(self.encoding, "xmlcharrefreplace")
+        for span, (before, after, otherwise), parts in zip(self.spans, self.around, done, strict=True):
+            edits.append((*span, before + (otherwise if parts is None else self.spelled(parts)) + after))
+        return self.encoded(edited(self.text, edits))
+
+    def encoded(self, text: str, encoding: str = "") -> bytes:
+        return self.mark + text.encode(encoding or self.encoding, "xmlcharrefreplace")
 
 
 def edited(text: str, edits: list[tuple[int, int, str]], start: int = 0, end: int | None = None) -> str:

@@ -57,7 +57,6 @@ class Html(TextFormat):
     """HTML pages; script, style, pre, code, comments, translate="no" and class="notranslate" stay as they are."""
 
     def find(self) -> None:
-        self.places: list[tuple[int, int]] = []  # of the marks, by their numbers
         self.values: list[tuple[int, int, Parts]] = []  # of attributes
         self.run: Parts = []
         self.first = self.at = 0  # where the run began, and up to where the text is read
@@ -65,7 +64,7 @@ class Html(TextFormat):
         skip = 0  # tags that lie in something kept
         for number, tag in enumerate(tags):
             if number >= skip:
-                skip = (end_of(tags, number) if is_kept(tag) and tag.name.lower() not in EMPTY else number) + 1
+                skip = (end_of(tags, number) if is_kept(tag) and tag.name not in EMPTY else number) + 1
                 self.meet(tag, tags[skip - 1].end)
         self.read(len(self.text))
         self.flush()
@@ -84,8 +83,7 @@ class Html(TextFormat):
             self.first = self.at = end
             return
         self.at = end
-        self.places.append((tag.start, end))
-        self.run.append(Mark(self.text[tag.start : end], kind, tag.name.lower(), len(self.places) - 1))
+        self.run.append(Mark(self.text[tag.start : end], kind, tag.name, tag.start))
 
     def read(self, end: int) -> None:
         self.run += shown(self.text[self.at : end])
@@ -109,16 +107,17 @@ class Html(TextFormat):
 
     def write(self, done: list[Parts | None]) -> bytes:
         """Attributes first: the tags that they are in may move with their words."""
+        new = [(*span, parts) for span, parts in zip(self.spans, done, strict=True)]
         attributes = [
-            (span.start, span.end, self.spelled(parts).replace('"', "&quot;").replace("'", "&#x27;"))
-            for span, parts in zip(self.spans[self.blocks :], done[self.blocks :], strict=True) if parts
+            (start, end, self.spelled(parts).replace('"', "&quot;").replace("'", "&#x27;"))
+            for start, end, parts in new[self.blocks :] if parts
         ]  # fmt: skip
         edits = [
-            (span.start, span.end, self.spelled([self.moved(part, attributes) for part in parts]))
-            for span, parts in zip(self.spans[: self.blocks], done[: self.blocks], strict=True) if parts
+            (start, end, self.spelled([self.moved(part, attributes) for part in parts]))
+            for start, end, parts in new[: self.blocks] if parts
         ]  # fmt: skip
         page = edited(self.text, edits + attributes)  # without the attributes that lie in an edit
-        return self.mark + page.encode(self.written_in(), "xmlcharrefreplace")
+        return self.encoded(page, self.written_in())
 
     def written_in(self) -> str:
         """The encoding; ASCII, which is right in all, for a page that has no other letters but declares another one."""
@@ -128,28 +127,27 @@ class Html(TextFormat):
     def moved(self, part: str | Mark, attributes: list[tuple[int, int, str]]) -> str | Mark:
         if isinstance(part, str) or part.number < 0:
             return part
-        first, last = (bisect_left(attributes, (place,)) for place in self.places[part.number])
-        return replace(part, code=edited(self.text, attributes[first:last], *self.places[part.number]))
+        start, end = part.number, part.number + len(part.code)
+        own = attributes[bisect_left(attributes, (start,)) : bisect_left(attributes, (end,))]
+        return replace(part, code=edited(self.text, own, start, end))
 
 
 def is_kept(tag: Tag) -> bool:
     """Whether an element, with all that is in it, is not to be translated."""
-    if not tag.is_open:
-        return False
-    name = tag.name.lower()
-    return name in WORDS | KEPT | RAW or tag.get("translate").lower() == "no" or NO.search(tag.get("class")) is not None
+    return tag.is_open and (
+        tag.name in WORDS | KEPT | RAW or tag.get("translate").lower() == "no" or bool(NO.search(tag.get("class")))
+    )
 
 
 def kind_of(tag: Tag) -> Kind | None:
     """What a tag is in a sentence; None if it parts one block from another."""
-    name = tag.name.lower()
-    if not name:
+    if not tag.name:
         return "alone" if tag.text.startswith("<!--") else None
-    if name in ALONE | RAW:
+    if tag.name in ALONE | RAW:
         return "alone"
-    if name in WORDS or (name in INLINE and is_kept(tag)):
+    if tag.name in WORDS or (tag.name in INLINE and is_kept(tag)):
         return "word"
-    if name in INLINE:
+    if tag.name in INLINE:
         return "alone" if tag.is_open and tag.is_close else "open" if tag.is_open else "close"
     return None
 

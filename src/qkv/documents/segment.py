@@ -21,7 +21,7 @@ class Mark:
     code: str
     kind: Kind = "alone"
     pair: str = ""  # what a close shares with its open
-    number: int = -1  # for a format that keeps a table of its marks and writes them itself
+    number: int = -1  # for a format that writes its marks itself, and knows them by it
     is_text: bool = False  # found in text, so that the format has to spell it as it spells text
 
 

@@ -3,16 +3,17 @@
 import html
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 
 from qkv.documents.format import edited
-from qkv.documents.segment import Mark, Parts
-from qkv.documents.xml import Element, elements
+from qkv.documents.segment import Kind, Mark, Parts
+from qkv.documents.xml import Element, XmlFormat, elements
 
 AROUND = frozenset(["hyperlink", "ins", "moveTo", "smartTag"])  # elements that hold runs
 SILENT = frozenset(["rPr", "lastRenderedPageBreak"])  # of a run, what is neither text nor anything between words
 BREAKS = frozenset(["tab", "ptab", "br", "cr"])
+ENDS: tuple[Kind, ...] = ("open", "close")
 FORMULAS = frozenset(["oMath", "oMathPara", "sdt", "fldSimple"])
 
 
@@ -24,26 +25,24 @@ class Styled:
     properties: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class Paragraph:
     start: int  # of what comes after its properties
     end: int
-    parts: Parts = field(default_factory=list)
-    base: str = ""  # the formatting of most of its text
-    others: list[str] = field(default_factory=list)  # formattings, by the numbers of their marks
-    is_boxed: bool = False  # in a text box, whose drawing is a mark of another paragraph
+    base: str  # the formatting of most of its text
+    is_boxed: bool  # in a text box, whose drawing is a mark of another paragraph
 
 
-class Story:
+class Story(XmlFormat):
     """The text of word/document.xml and its like; marks of a formatting are pairs around its words."""
 
-    def __init__(self, mark: bytes, encoding: str, text: str) -> None:
-        self.mark, self.encoding, self.text = mark, encoding, text
+    def find(self) -> None:
         self.paragraphs: list[Paragraph] = []
+        self.others: list[str] = []  # formattings, by the numbers of their marks
         self.drawn = 0  # paragraphs of drawings that are no boxes of text, which are kept
         self.boxes: dict[str, tuple[int, int]] = {}  # what holds boxes, and where: a drawing, or two forms of one
         self.prefix = "w:"
-        for element in elements(text):  # the inner ones first
+        for element in elements(self.text):  # the inner ones first
             if element.name == "p" and is_inside(element, "p") and not is_inside(element, "txbxContent"):
                 self.drawn += 1
             elif element.name == "p" and not element.is_empty:
@@ -54,8 +53,6 @@ class Story:
         children = element.children
         if children and children[0].name == "pPr":
             children = children[1:]
-        start = children[0].start if children else element.inside[1]
-        paragraph = Paragraph(start, element.inside[1], is_boxed=is_inside(element, "txbxContent"))
         items = list(merged(self.items(children)))
         sizes = Counter[str]()
         for item in items:
@@ -63,18 +60,21 @@ class Story:
                 sizes[item.properties] += len(item.text)
         if not sizes:
             return
-        paragraph.base = sizes.most_common(1)[0][0]
+        base = sizes.most_common(1)[0][0]
+        parts: Parts = []
         for item in items:
             if isinstance(item, Mark):
-                paragraph.parts.append(item)
-            elif item.properties == paragraph.base:
-                paragraph.parts.append(item.text)
+                parts.append(item)
+            elif item.properties == base:
+                parts.append(item.text)
             else:
-                number = len(paragraph.others)
-                paragraph.others.append(item.properties)
-                pair = [Mark("", kind, f"run {number}", number) for kind in ("open", "close")]
-                paragraph.parts += [pair[0], item.text, pair[1]]
-        self.paragraphs.append(paragraph)
+                number = len(self.others)
+                self.others.append(item.properties)
+                first, last = (Mark("", kind, f"run {number}", number) for kind in ENDS)
+                parts += [first, item.text, last]
+        start, end = children[0].start if children else element.inside[1], element.inside[1]
+        self.paragraphs.append(Paragraph(start, end, base, is_inside(element, "txbxContent")))
+        self.segments.append(parts)
 
     def items(self, children: list[Element]) -> Iterator[Styled | Mark]:
         skip = 0
@@ -127,7 +127,7 @@ class Story:
         boxed = [(one.start, one.end, self.runs(one, parts, {})) for one, parts in found if one.is_boxed]
         boxes = {raw: edited(self.text, boxed, *place) for raw, place in self.boxes.items()}
         plain = [(one.start, one.end, self.runs(one, parts, boxes)) for one, parts in found if not one.is_boxed]
-        return self.mark + edited(self.text, plain + boxed).encode(self.encoding, "xmlcharrefreplace")
+        return self.encoded(edited(self.text, plain + boxed))
 
     def runs(self, paragraph: Paragraph, parts: Parts, boxes: dict[str, str]) -> str:
         """The XML of a paragraph's runs; what holds a box is written with the new text of the box."""
@@ -147,7 +147,7 @@ class Story:
                 continue
             end_run()
             if part.number >= 0:
-                properties = paragraph.others[part.number] if part.kind == "open" else paragraph.base
+                properties = self.others[part.number] if part.kind == "open" else paragraph.base
             written.append(part.code)
             for raw, new in boxes.items() if "txbxContent" in part.code else ():
                 written[-1] = written[-1].replace(raw, new)

@@ -47,24 +47,25 @@ class Tag:
 
 
 def scan(text: str, start: int = 0, end: int | None = None, raw: frozenset[str] = frozenset()) -> Iterator[Tag]:
-    """The tags in their order; within the elements named in `raw`, only their own end is one."""
+    """The tags in their order. In HTML there are `raw` elements, within which only their own end is one, and names are
+    in lower case."""
     end = len(text) if end is None else end
     while match := TAG.search(text, start, end):
         start = match.end()
         name = (match["name"] or "").rpartition(":")[2]
+        name = name.lower() if raw else name
         closes = match["slash"] == "/"
         yield Tag(match.start(), start, name, bool(name) and not closes, closes or match[0].endswith("/>"), match[0])
-        if name.lower() in raw and not closes:
+        if name in raw and not closes:
             ending = re.compile(f"</{re.escape(name)}", re.IGNORECASE).search(text, start, end)
             start = ending.start() if ending else end
 
 
 def end_of(tags: list[Tag], number: int) -> int:
     """The number of the tag that ends the element which this one opens; of the last one, if none does."""
-    name = tags[number].name.lower()
     depth = 0
     for at in range(number, len(tags)):
-        if tags[at].name.lower() == name:
+        if tags[at].name == tags[number].name:
             depth += tags[at].is_open - tags[at].is_close
             if depth <= 0:
                 return at

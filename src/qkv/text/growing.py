@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import tokenizers
 
-from qkv.text.kinds import BPE, BYTES, LONGEST_PIECE, ByteBPE
-from qkv.text.learning import Tree, by_id, checked, numbered, ranked
+from qkv.text.kinds import BPE, BYTES, LONGEST_PIECE, ByteBPE, Tree, by_id, checked, numbered, ranked
 
 TokenPair = tuple[str, str]
 LEAST = 2  # a letter or a pair that occurs once is no token

@@ -6,7 +6,6 @@ A line ends at a newline and nowhere else, so that line numbers agree with `wc -
 
 import codecs
 import gzip
-import io
 import zlib
 from collections.abc import Iterator
 from itertools import chain
@@ -36,7 +35,7 @@ def read_blocks(path: Path) -> Iterator[bytes]:
     check_file(path)
     line = 1
     try:
-        with _open(path) as file:
+        with gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb") as file:
             while block := file.read1(BLOCK):
                 yield block
                 line += block.count(b"\n")
@@ -48,10 +47,6 @@ def read_blocks(path: Path) -> Iterator[bytes]:
         ) from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}; check the file") from None
-
-
-def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
-    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 def read_characters(path: Path) -> Iterator[str]:

@@ -14,6 +14,7 @@ from qkv.errors import InputError
 CLOSERS = r"""["'”’“‘»›«‹)\]}」』）】》〉]*"""
 SENTENCE_ENDS = re.compile(rf"[.!?…؟۔।॥։።។။。！？｡]+{CLOSERS}\s*|\n[^\S\n]*\n\s*")  # or an empty line
 CLAUSE_ENDS = re.compile(rf"[,;:–—،؛、，；：]+{CLOSERS}\s*")
+WORDS = re.compile(r"\S+\s*|\s+")  # each with the white space that follows it
 NO_SPACE_NEEDED = frozenset("。！？｡、，；：")  # East Asian punctuation; all other needs a space after it
 OPENERS = "\"'“‘„‚«‹»›([{¿¡「『（【《〈"
 
@@ -75,14 +76,15 @@ def split_to_fit(text: str, fits: Fits) -> list[str]:
 
     A sentence that is too long is cut at commas and the like, then at spaces, and at last anywhere.
     """
-    return _fit(text, fits, (split_sentences, _split_clauses, _split_words)) if text else []
+    return _fit(text, fits, (split_sentences, _split_clauses, WORDS.findall)) if text else []
 
 
 def _fit(text: str, fits: Fits, splitters: tuple[Splitter, ...]) -> list[str]:
     if fits(text):
         return [text]
     if not splitters:
-        return _halve(text, fits)
+        middle = _middle(text)
+        return _fit(text[:middle], fits, ()) + _fit(text[middle:], fits, ())
     pieces: list[str] = []
     pack = ""
     for part in splitters[0](text):
@@ -97,15 +99,13 @@ def _fit(text: str, fits: Fits, splitters: tuple[Splitter, ...]) -> list[str]:
     return pieces
 
 
-def _halve(text: str, fits: Fits) -> list[str]:
-    if fits(text):
-        return [text]
+def _middle(text: str) -> int:
+    """About the middle of a text, and not between a letter and its accents."""
     if len(text) == 1:
         raise InputError(f"not even the single character {text!r} fits; allow longer pieces")
     middle = len(text) // 2
     near = range(middle, max(0, middle - LONGEST_CLUSTER), -1)
-    cut = next((at for at in near if not unicodedata.category(text[at]).startswith("M")), middle)
-    return _halve(text[:cut], fits) + _halve(text[cut:], fits)
+    return next((at for at in near if not unicodedata.category(text[at]).startswith("M")), middle)
 
 
 def _split_clauses(text: str) -> list[str]:
@@ -113,10 +113,6 @@ def _split_clauses(text: str) -> list[str]:
         return match[0][-1].isspace() or not NO_SPACE_NEEDED.isdisjoint(match[0])
 
     return _cut(text, (match.end() for match in CLAUSE_ENDS.finditer(text) if is_border(match)))
-
-
-def _split_words(text: str) -> list[str]:
-    return _cut(text, (match.end() for match in re.finditer(r"\s+", text)))
 
 
 def _cut(text: str, ends: Iterator[int]) -> list[str]:
