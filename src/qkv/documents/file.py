@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.documents.docx import Docx
+from qkv.documents.exchange import Tmx, Xliff
 from qkv.documents.format import Format, Languages
 from qkv.documents.html import Html
 from qkv.documents.markdown import Markdown
@@ -13,9 +14,7 @@ from qkv.documents.protect import Patterns
 from qkv.documents.segment import Translates
 from qkv.documents.subtitles import Subtitles, WebVtt
 from qkv.documents.text import PlainText
-from qkv.documents.tmx import Tmx
 from qkv.documents.translate import translate_segments
-from qkv.documents.xliff import Xliff
 from qkv.errors import InputError
 from qkv.files import write_with
 from qkv.text.lines import check_file

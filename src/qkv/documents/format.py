@@ -1,6 +1,7 @@
 """What all formats share: a file's text, the segments found in it, and the translations put into their places."""
 
 import codecs
+import html
 import re
 from dataclasses import dataclass
 
@@ -53,6 +54,8 @@ class Format:
 class TextFormat(Format):
     """A format that is text: translations replace spans of it."""
 
+    is_markup = False  # whether text is spelled with entities
+
     def open(self, data: bytes) -> None:
         self.spans: list[tuple[int, int]] = []  # where the segments are
         self.around: list[tuple[str, str, str]] = []  # what comes before and after, and what if nothing is translated
@@ -71,13 +74,12 @@ class TextFormat(Format):
         self.spans.append((start, end))
         self.around.append((before, after, self.text[start:end] if otherwise is None else otherwise))
 
-    def escape(self, text: str) -> str:
-        """Text as the format spells it."""
-        return text
-
     def spelled(self, parts: Parts) -> str:
+        """Parts as the format spells them."""
         texts = [(part, True) if isinstance(part, str) else (part.code, part.is_text) for part in parts]
-        return "".join(self.escape(text) if is_text else text for text, is_text in texts)
+        return "".join(
+            html.escape(text, quote=False) if is_text and self.is_markup else text for text, is_text in texts
+        )
 
     def write(self, done: list[Parts | None]) -> bytes:
         edits = list(self.edits)

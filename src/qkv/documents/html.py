@@ -1,7 +1,6 @@
 """HTML: each block's text is translated as a whole, and its inline tags go where their words go."""
 
 import codecs
-import html
 import re
 import unicodedata
 from bisect import bisect_left
@@ -56,6 +55,8 @@ def translate_pages(
 class Html(TextFormat):
     """HTML pages; script, style, pre, code, comments, translate="no" and class="notranslate" stay as they are."""
 
+    is_markup = True
+
     def find(self) -> None:
         self.values: list[tuple[int, int, Parts]] = []  # of attributes
         self.run: Parts = []
@@ -101,9 +102,6 @@ class Html(TextFormat):
         if isinstance(run[-1], str):
             run[-1] = run[-1].rstrip()
         self.add(start, end, run)
-
-    def escape(self, text: str) -> str:
-        return html.escape(text, quote=False)
 
     def write(self, done: list[Parts | None]) -> bytes:
         """Attributes first: the tags that they are in may move with their words."""

@@ -55,10 +55,8 @@ class Subtitles(TextFormat):
 
     def inline(self, start: int, end: int) -> Parts:
         text = self.text[start:end]
-        return [self.unescape(part) if isinstance(part, str) else part for part in replaced(text, codes(text))]
-
-    def unescape(self, text: str) -> str:
-        return text
+        parts = replaced(text, codes(text))
+        return [html.unescape(part) if isinstance(part, str) and self.is_markup else part for part in parts]
 
 
 def codes(text: str) -> Iterator[tuple[int, int, Mark]]:
@@ -70,8 +68,4 @@ def codes(text: str) -> Iterator[tuple[int, int, Mark]]:
 class WebVtt(Subtitles):
     """WebVTT: like SubRip, with entities; notes, styles and regions stay."""
 
-    def unescape(self, text: str) -> str:
-        return html.unescape(text)
-
-    def escape(self, text: str) -> str:
-        return html.escape(text, quote=False)
+    is_markup = True

@@ -72,6 +72,8 @@ def elements(text: str) -> Iterator[Element]:
 class XmlFormat(TextFormat):
     """A format that is XML: checked, then edited as text."""
 
+    is_markup = True
+
     def open(self, data: bytes) -> None:
         check_xml(data, self.name)
         super().open(data)
@@ -83,9 +85,6 @@ class XmlFormat(TextFormat):
         if name != root:
             raise InputError(wrong_root(self.name, name, root, wanted))
         return found
-
-    def escape(self, text: str) -> str:
-        return html.escape(text, quote=False)
 
     def space_before(self, at: int) -> str:
         """The line end and the indentation before this place."""

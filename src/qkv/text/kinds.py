@@ -179,13 +179,8 @@ class WordPiece(Kind):
         )  # fmt: skip
 
     def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
-        words, letters, inner = Counter[str](), Counter[str](), set(alphabet)
-        rust = tokenizers.Tokenizer.from_str(json.dumps({**self.frame, "model": NOTHING}))
-        for text in checked(texts):
-            words.update(word for word, _ in rust.pre_tokenizer.pre_tokenize_str(rust.normalizer.normalize_str(text)))
-        for word, count in words.items():
-            letters.update({letter: word.count(letter) * count for letter in set(word)})
-            inner.update(word[1:])
+        words, letters = count_words({**self.frame, "model": NOTHING}, texts)
+        inner = set(alphabet).union(*(word[1:] for word in words))
         forms = (
             form for letter in ranked(letters, alphabet) for form in (letter, f"##{letter}")[: 1 + (letter in inner)]
         )
@@ -265,6 +260,19 @@ def checked(texts: Iterable[str]) -> Iterator[str]:
         yield text
     if is_empty:
         raise InputError("there is no text to train a tokenizer on; give at least one sentence")
+
+
+def count_words(tree: Tree, texts: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
+    """The words of some texts, as a tokenizer.json parts them, and their letters."""
+    rust = tokenizers.Tokenizer.from_str(json.dumps(tree))
+    words, letters = Counter[str](), Counter[str]()
+    for text in checked(texts):
+        normalised = rust.normalizer.normalize_str(text) if rust.normalizer else text
+        words.update(word for word, _ in rust.pre_tokenizer.pre_tokenize_str(normalised))
+    for word, count in words.items():
+        for letter in word:
+            letters[letter] += count
+    return words, letters
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from qkv.errors import InputError
 from qkv.text.lines import read_lines, suffix
 
 Record = dict[str, Any]
+Header = Callable[[list[str]], Sequence[int] | None]  # the columns to read, if the cells of a first row name them
 Placed = Iterator[tuple[str, list[str]]]  # the place of each record, and its fields in the order asked for
 
 
@@ -33,13 +34,7 @@ def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def read_table(
-    path: Path,
-    header: Callable[[list[str]], Sequence[int] | None],
-    width: int,
-    advice: str,
-    skipped: Counter[str] | None = None,
-) -> Placed:
+def read_table(path: Path, header: Header, width: int, advice: str, skipped: Counter[str] | None = None) -> Placed:
     """The columns that `header` finds named in the first row, or else all `width` of a table without names. Blank rows
     are left out; but where `skipped` counts them, one of several empty cells is a record."""
     columns: Sequence[int] = range(width)
