@@ -108,11 +108,11 @@ class Story(XmlFormat):
         for element in elements(self.text):  # the inner ones first
             if element.name == "p" and is_inside(element, "p") and not is_inside(element, "txbxContent"):
                 self.drawn += 1
-            elif element.name == "p" and not element.is_empty:
+            elif element.name == "p" and not element.is_close:
                 self.paragraph(element)
 
     def paragraph(self, element: Element) -> None:
-        self.prefix = element.first.text[1:].partition("p")[0]
+        self.prefix = element.text[1:].partition("p")[0]
         children = element.children
         if children and children[0].name == "pPr":
             children = children[1:]
@@ -142,7 +142,6 @@ class Story(XmlFormat):
     def items(self, children: list[Element]) -> Iterator[Styled | Mark]:
         skip = 0
         for number, child in enumerate(children):
-            raw = self.text[child.start : child.end]
             if number < skip:
                 continue
             if child.name == "r" and "begin" in self.field_marks(child):
@@ -151,11 +150,11 @@ class Story(XmlFormat):
             elif child.name == "r":
                 yield from self.run(child)
             elif child.name in AROUND:
-                yield Mark(child.first.text, "open", child.name)
+                yield Mark(child.text, "open", child.name)
                 yield from self.items(child.children)
                 yield Mark(self.text[child.inside[1] : child.end], "close", child.name)
             else:
-                yield Mark(raw, "word" if child.name in FORMULAS else "alone")
+                yield Mark(self.text[child.start : child.end], "word" if child.name in FORMULAS else "alone")
 
     def run(self, run: Element) -> Iterator[Styled | Mark]:
         """Its text; its tabs and line breaks as gaps; anything else as it is, each in a run of its own."""

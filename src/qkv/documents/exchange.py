@@ -23,7 +23,7 @@ class Xliff(XmlFormat):
             for side, attribute in zip(("source", "target"), LANGUAGES.get(element.name, ()), strict=False):
                 self.languages.check(self.name, attribute, element.get(attribute), side)
         if root.get("version").startswith("2") and self.segments and not root.get("trgLang") and self.languages.target:
-            at = root.first.end - 1  # required as soon as there is a target: XLIFF 2.0, section 4.3.1.36
+            at = root.inside[0] - 1  # required as soon as there is a target: XLIFF 2.0, section 4.3.1.36
             self.edits.append((at, at, f' trgLang="{self.languages.target}"'))
 
     def unit(self, unit: Element) -> None:
@@ -38,17 +38,17 @@ class Xliff(XmlFormat):
             self.kept += 1
             return
         if state is not None and is_waiting:
-            value, start, end = state.first.attributes()["state"]
-            if state is unit or not state.is_empty:  # an empty <target/> is written anew, below
+            value, start, end = state.attributes()["state"]
+            if state is unit or not state.is_close:  # an empty <target/> is written anew, below
                 self.edits.append((start, end, STATES[value]))
         raw = self.text[slice(*source.inside)]
-        name = source.first.text[1:].split("source")[0] + "target"  # with its namespace's prefix
+        name = source.text[1:].split("source")[0] + "target"  # with its namespace's prefix
         if target is None:
             after = (unit.child("seg-source") or source).end
             before = f"{self.space_before(source.start)}<{name}>"
             self.add(after, after, self.parts(*source.inside), raw, before=before, after=f"</{name}>")
-        elif target.is_empty:
-            first = target.first.text.removesuffix("/>").rstrip() + ">"
+        elif target.is_close:
+            first = target.text.removesuffix("/>").rstrip() + ">"
             self.add(target.start, target.end, self.parts(*source.inside), raw, before=first, after=f"</{name}>")
         else:
             self.add(*target.inside, self.parts(*source.inside), raw)

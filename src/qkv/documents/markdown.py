@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qkv.documents.format import TextFormat
 from qkv.documents.segment import Kind, Mark, replaced
-from qkv.errors import InputError
+from qkv.text.lines import extra
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -78,11 +78,8 @@ class Markdown(TextFormat):
 
 def located_parser() -> "MarkdownIt":
     """A parser whose inline tokens know where in their block's content they begin and end."""
-    try:
-        from markdown_it import MarkdownIt
-    except ImportError:
-        raise InputError("reading Markdown needs markdown-it-py; install it with: pip install 'qkv[formats]'") from None
-    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    library = extra("markdown_it", "markdown-it-py", "Markdown")
+    parser: MarkdownIt = library.MarkdownIt("commonmark").enable(["table", "strikethrough"])
     parser.disable(["text_join", "fragments_join"], ignoreInvalid=True)
     for rule in parser.inline.ruler.__rules__:
         rule.fn = located(rule.fn)

@@ -21,7 +21,7 @@ ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"
 ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Tag:
     """One tag, or a comment, declaration or CDATA section, whose name is empty."""
 

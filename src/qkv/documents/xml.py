@@ -12,40 +12,18 @@ from qkv.text.markup import CODES, check_xml, wrong_root
 
 
 @dataclass
-class Element:
-    """An element, from the start of its first tag to the end of its last; of an empty one the two are the same."""
+class Element(Tag):
+    """From the start of its first tag, which is its `text`, to the end of its last; <a/> opens and closes itself."""
 
-    first: Tag
-    last: Tag
+    inside: tuple[int, int]  # where the content begins and ends
     parent: "Element | None"
     children: list["Element"] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        return self.first.name
-
-    @property
-    def start(self) -> int:
-        return self.first.start
-
-    @property
-    def end(self) -> int:
-        return self.last.end
-
-    @property
-    def is_empty(self) -> bool:
-        return self.last is self.first
-
-    @property
-    def inside(self) -> tuple[int, int]:
-        """Where the content begins and ends; of an empty element nowhere."""
-        return self.first.end, max(self.first.end, self.last.start)
 
     def child(self, name: str) -> "Element | None":
         return next((child for child in self.children if child.name == name), None)
 
-    def get(self, attribute: str) -> str:
-        return html.unescape(self.first.get(attribute.lower()))
+    def get(self, name: str) -> str:
+        return html.unescape(super().get(name.lower()))
 
     def outwards(self) -> Iterator["Element"]:
         """The element itself, the one that it is in, and so on."""
@@ -60,10 +38,11 @@ def elements(text: str) -> Iterator[Element]:
     stack: list[Element] = []
     for tag in scan(text):
         if tag.is_open:
-            stack.append(Element(tag, tag, stack[-1] if stack else None))
+            stack.append(Element(**vars(tag), inside=(tag.end, tag.end), parent=stack[-1] if stack else None))
         if tag.is_close and stack:
             element = stack.pop()
-            element.last = tag
+            element.inside = (element.end, max(element.end, tag.start))
+            element.end = tag.end
             if stack:
                 stack[-1].children.append(element)
             yield element

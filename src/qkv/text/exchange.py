@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from qkv.errors import InputError
 from qkv.text.examples import Pair
 from qkv.text.language import matches, pick
-from qkv.text.lines import read_lines
+from qkv.text.lines import extra, read_lines
 from qkv.text.markup import forget, name_of, read_elements, text_of
 
 if TYPE_CHECKING:
@@ -125,10 +125,7 @@ class _Content(str):
 
 def read_po(path: Path, source: str | None, target: str | None, skipped: Counter[str]) -> Iterator[Pair]:
     """msgid is the source, msgstr the target; of plural forms, the first and the last."""
-    try:
-        import polib
-    except ImportError:
-        raise InputError(f"reading {path} needs polib; install it with: pip install 'qkv[formats]'") from None
+    polib = extra("polib", "polib", path)
     content = _Content("\n".join(read_lines(path)) + "\n")  # with a newline in it, polib takes no text for a path
     try:
         catalogue = polib.pofile(content)

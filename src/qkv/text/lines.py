@@ -8,13 +8,23 @@ import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from qkv.errors import InputError
 
 BLOCK = 1 << 18  # bytes; larger blocks were not faster
+
+
+def extra(module: str, package: str, what: object) -> Any:
+    """A module of a package that only some formats need."""
+    try:
+        import_module(module.partition(".")[0])
+        return import_module(module)
+    except ImportError:
+        raise InputError(f"reading {what} needs {package}; install it with: pip install 'qkv[formats]'") from None
 
 
 def check_file(path: Path) -> None:

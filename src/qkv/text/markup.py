@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from qkv.errors import InputError
-from qkv.text.lines import read_blocks
+from qkv.text.lines import extra, read_blocks
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -16,18 +16,10 @@ CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
 CAREFUL: dict[str, Any] = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
 
 
-def lxml_for(name: object) -> Any:
-    try:
-        from lxml import etree
-    except ImportError:
-        raise InputError(f"reading {name} needs lxml; install it with: pip install 'qkv[formats]'") from None
-    return etree
-
-
 def read_elements(path: Path, root: str, wanted: str) -> Iterator[tuple[str, "etree._Element"]]:
     """("start" or "end", element) in document order, of a file whose first element is `root`; the caller forgets what
     it has used."""
-    etree = lxml_for(path)
+    etree = extra("lxml.etree", "lxml", path)
     parser = etree.XMLPullParser(["start", "end"], **CAREFUL)
     is_checked = False
     try:
@@ -49,7 +41,7 @@ def read_elements(path: Path, root: str, wanted: str) -> Iterator[tuple[str, "et
 
 def check_xml(data: bytes, name: str) -> None:
     """The same checks of a file that is read as a whole."""
-    etree = lxml_for(name)
+    etree = extra("lxml.etree", "lxml", name)
     try:
         check_entities(name, etree.fromstring(data, etree.XMLParser(**CAREFUL)))
     except etree.XMLSyntaxError as error:
