@@ -10,10 +10,10 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 
 from qkv.documents.format import Format, edited
-from qkv.documents.segment import Kind, Mark, Parts
+from qkv.documents.segment import Kind, Mark, Parts, code_of
 from qkv.documents.xml import Element, XmlFormat, elements
 from qkv.errors import InputError
 
@@ -175,13 +175,10 @@ class Story(XmlFormat):
         return [child.get(f"{self.prefix}fldCharType") for child in run.children if child.name == "fldChar"]
 
     def field_end(self, children: list[Element], number: int) -> int:
-        depth = 0
-        for at in range(number, len(children)):
-            marks = self.field_marks(children[at])
-            depth += marks.count("begin") - marks.count("end")
-            if depth <= 0:
-                return at + 1
-        return len(children)
+        """The number of the child after the field that begins here."""
+        marks = map(self.field_marks, children[number:])
+        depths = accumulate(one.count("begin") - one.count("end") for one in marks)
+        return next((at for at, depth in enumerate(depths, start=number + 1) if depth <= 0), len(children))
 
     def write(self, done: list[Parts | None]) -> bytes:
         """Boxes first, since the paragraph that a box hangs on is written with the box in it."""
@@ -194,26 +191,16 @@ class Story(XmlFormat):
     def runs(self, paragraph: Paragraph, parts: Parts, boxes: dict[str, str]) -> str:
         """The XML of a paragraph's runs; what holds a box is written with the new text of the box."""
         written: list[str] = []
-        waiting, properties = "", paragraph.base
-
-        def end_run() -> None:
-            nonlocal waiting
-            if waiting:
-                text = f'<{self.prefix}t xml:space="preserve">{html.escape(waiting, quote=False)}</{self.prefix}t>'
-                written.append(f"<{self.prefix}r>{properties}{text}</{self.prefix}r>")
-            waiting = ""
-
-        for part in parts:
-            if isinstance(part, str) or part.is_text:
-                waiting += part if isinstance(part, str) else part.code
-                continue
-            end_run()
-            if part.number >= 0:
-                properties = self.others[part.number] if part.kind == "open" else paragraph.base
-            written.append(part.code)
-            for raw, new in boxes.items() if "txbxContent" in part.code else ():
-                written[-1] = written[-1].replace(raw, new)
-        end_run()
+        first, last, properties = f"<{self.prefix}r>", f"</{self.prefix}t></{self.prefix}r>", paragraph.base
+        for is_mark, group in groupby(parts, lambda part: isinstance(part, Mark) and not part.is_text):
+            if not is_mark and (text := html.escape(code_of(list(group)), quote=False)):
+                written.append(f'{first}{properties}<{self.prefix}t xml:space="preserve">{text}{last}')
+            for part in (part for part in group if isinstance(part, Mark)):
+                if part.number >= 0:
+                    properties = self.others[part.number] if part.kind == "open" else paragraph.base
+                written.append(part.code)
+                for raw, new in boxes.items() if "txbxContent" in part.code else ():
+                    written[-1] = written[-1].replace(raw, new)
         return "".join(written)
 
 
