@@ -141,8 +141,5 @@ def link(start: int, end: int, label: int, content: str) -> Ranges:
 
 def line_ends(content: str) -> Ranges:
     """A line that breaks in the page, too, is a gap; any other is white space."""
-    found: Ranges = []
-    for match in re.finditer(r" *\\?\n *", content):
-        is_hard = match[0].startswith("  ") or "\\" in match[0]
-        found.append((*match.span(), "gap" if is_hard else "space", ""))
-    return found
+    found = re.finditer(r" *\\?\n *", content)
+    return [(*one.span(), "gap" if one[0].startswith("  ") or "\\" in one[0] else "space", "") for one in found]

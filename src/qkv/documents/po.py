@@ -12,7 +12,7 @@ STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"\s*$')
 CHARSET = re.compile(r"charset=([\w.-]+)")
 ASCII = ("ASCII", "US-ASCII", "CHARSET")  # the last is what xgettext writes into a template
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-SPELLED = {"\\": "\\\\", '"': '\\"', **{value: f"\\{letter}" for letter, value in ESCAPES.items()}}
+SPELLED = str.maketrans({"\\": "\\\\", '"': '\\"', **{value: f"\\{letter}" for letter, value in ESCAPES.items()}})
 
 
 @dataclass
@@ -111,12 +111,8 @@ class Po(TextFormat):
     def spelled(self, parts: Parts) -> str:
         """One string, or if there are lines in the text one for each, after an empty one, as gettext writes them."""
         lines = re.findall(r"[^\n]*\n|[^\n]+", code_of(parts))
-        strings = [f'"{quoted(line)}"' for line in lines]
+        strings = [f'"{line.translate(SPELLED)}"' for line in lines]
         return (self.end_of_line.join(['""', *strings])) if len(lines) > 1 else "".join(strings) or '""'
-
-
-def quoted(text: str) -> str:
-    return "".join(SPELLED.get(character, character) for character in text)
 
 
 def unquoted(text: str) -> str:

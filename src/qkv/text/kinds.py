@@ -180,7 +180,7 @@ class WordPiece(Kind):
 
     def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
         words, letters = count_words({**self.frame, "model": NOTHING}, texts)
-        inner = set(alphabet).union(*(word[1:] for word in words))
+        inner = {*alphabet, *(letter for word in words for letter in word[1:])}
         forms = (
             form for letter in ranked(letters, alphabet) for form in (letter, f"##{letter}")[: 1 + (letter in inner)]
         )

@@ -7,6 +7,7 @@ context. Where a full stop can be read both ways ("J. Smith", "3. Oktober"), the
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from qkv.errors import InputError
 
@@ -116,9 +117,4 @@ def _split_clauses(text: str) -> list[str]:
 
 
 def _cut(text: str, ends: Iterator[int]) -> list[str]:
-    pieces: list[str] = []
-    begin = 0
-    for end in ends:
-        pieces.append(text[begin:end])
-        begin = end
-    return pieces if begin == len(text) else [*pieces, text[begin:]]
+    return [text[begin:end] for begin, end in pairwise([0, *ends, len(text)]) if begin < end]
