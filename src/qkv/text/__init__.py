@@ -103,7 +103,6 @@ def read_texts(paths: Sequence[Path], *, documents: str = "file", field: str = "
     """
     if documents not in BORDERS:
         raise InputError(f"unknown border of documents {documents!r}; {nearest(documents, BORDERS)}")
-
     _check(paths)
     readers = ((path, TEXTS.get(suffix(path), read_plain_text)) for path in paths)
     return chain.from_iterable(_with_words(path, reader(path, documents, field)) for path, reader in readers)

@@ -42,7 +42,7 @@ def _blocks(path: Path) -> Iterator[list[tuple[int, str]]]:
     """The lines of each sentence with their numbers: those between blank lines and marks of documents."""
 
     def is_border(line: tuple[int, str]) -> bool:
-        return line[1].split()[:1] in ([], ["-DOCSTART-"])
+        return not line[1].strip() or ("-DOCSTART-" in line[1] and line[1].split()[0] == "-DOCSTART-")
 
     numbered = enumerate(read_lines(path), start=1)
     return (list(lines) for ends, lines in groupby(numbered, is_border) if not ends)
@@ -52,18 +52,17 @@ def _sentence(path: Path, lines: list[tuple[int, str]], comments: dict[str, str]
     words, heads, tags = list[str](), list[int](), list[str]()
     for number, line in lines:
         cells = line.split("\t")
-        place = f"{path} line {number}"
         if len(cells) != COLUMNS:
-            raise InputError(f"{place} has {len(cells)} of the {COLUMNS} tab-separated columns of CoNLL-U; give a file "
-                             "in that format")  # fmt: skip
+            raise InputError(f"{path} line {number} has {len(cells)} of the {COLUMNS} tab-separated columns of CoNLL-U"
+                             "; give a file in that format")  # fmt: skip
         if "-" in cells[0] or "." in cells[0]:
             continue
         if cells[0] != str(len(words) + 1):
-            raise InputError(f"{place} is word {cells[0]!r} where {len(words) + 1} was expected; number the words of "
-                             "each sentence from 1, and end each sentence with an empty line")  # fmt: skip
+            raise InputError(f"{path} line {number} is word {cells[0]!r} where {len(words) + 1} was expected; number "
+                             "the words of each sentence from 1, and end each sentence with an empty line")  # fmt: skip
         if not (cells[6].isascii() and cells[6].isdigit()):
-            raise InputError(f"{place} has {cells[6]!r} as its head (column 7) where the number of a word was "
-                             "expected; give a file with trees")  # fmt: skip
+            raise InputError(f"{path} line {number} has {cells[6]!r} as its head (column 7) where the number of a word "
+                             "was expected; give a file with trees")  # fmt: skip
         words.append(cells[1])
         heads.append(int(cells[6]))
         tags.append(cells[3])

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,9 +59,8 @@ def _tmx_units(path: Path) -> Iterator[dict[str, "etree._Element"]]:
 def tmx_languages(path: Path, source: str | None, target: str | None) -> tuple[str, str]:
     """A first pass: two languages need not be named, since the header's srclang says which is the source."""
     codes: dict[str, str] = {}
-    for segments in _tmx_units(path):
-        for code in segments:
-            codes.setdefault(code.lower(), code)
+    for code in chain.from_iterable(_tmx_units(path)):
+        codes.setdefault(code.lower(), code)
     found = tuple(codes.values())
     listed = ", ".join(found) or "none"
     if len(found) != 2:

@@ -39,7 +39,7 @@ def read_table(path: Path, header: Header, width: int, advice: str, skipped: Cou
     are left out; but where `skipped` counts them, one of several empty cells is a record."""
     columns: Sequence[int] = range(width)
     for number, cells in rows(path):
-        if not "".join(cells).strip() and (skipped is None or len(cells) < 2):
+        if (skipped is None or len(cells) < 2) and not "".join(cells).strip():
             if skipped is not None:
                 skipped["blank lines"] += 1
         elif number == 1 and (named := header(cells)):

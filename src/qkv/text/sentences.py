@@ -110,10 +110,8 @@ def _middle(text: str) -> int:
 
 
 def _split_clauses(text: str) -> list[str]:
-    def is_border(match: re.Match[str]) -> bool:
-        return match[0][-1].isspace() or not NO_SPACE_NEEDED.isdisjoint(match[0])
-
-    return _cut(text, (match.end() for match in CLAUSE_ENDS.finditer(text) if is_border(match)))
+    found = CLAUSE_ENDS.finditer(text)
+    return _cut(text, (m.end() for m in found if m[0][-1].isspace() or not NO_SPACE_NEEDED.isdisjoint(m[0])))
 
 
 def _cut(text: str, ends: Iterator[int]) -> list[str]:
