@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from qkv.text.lines import read_lines, suffix
 
 Record = dict[str, Any]
 Header = Callable[[list[str]], Sequence[int] | None]  # the columns to read, if the cells of a first row name them
-Placed = Iterator[tuple[str, list[str]]]  # the place of each record, and its fields in the order asked for
+Placed = Iterator[tuple[str, Sequence[str]]]  # the place of each record, and its fields in the order asked for
 
 
 def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The line on which each row of a table begins, and its cells: between tabs, or as spreadsheets quote a .csv."""
     if suffix(path) != ".csv":
-        yield from ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
+        for number, line in enumerate(read_lines(path), start=1):
+            yield number, line.split("\t")
         return
     reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
     begin = 1
@@ -37,15 +39,15 @@ def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 def read_table(path: Path, header: Header, width: int, advice: str, skipped: Counter[str] | None = None) -> Placed:
     """The columns that `header` finds named in the first row, or else all `width` of a table without names. Blank rows
     are left out; but where `skipped` counts them, one of several empty cells is a record."""
-    columns: Sequence[int] = range(width)
+    fields = itemgetter(*range(width))
     for number, cells in rows(path):
         if (skipped is None or len(cells) < 2) and not "".join(cells).strip():
             if skipped is not None:
                 skipped["blank lines"] += 1
         elif number == 1 and (named := header(cells)):
-            columns, width = named, len(cells)
+            fields, width = itemgetter(*named), len(cells)
         elif len(cells) == width:
-            yield f"{path} line {number}", [cells[column] for column in columns]
+            yield f"{path} line {number}", fields(cells)
         else:
             given = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
             raise InputError(f"{path} line {number} has {given} where {width} were expected; {advice}")
