@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from qkv.documents import FORMATS, FileReport, translate_file
 from qkv.documents.format import Languages
-from qkv.documents.plain import PlainText
+from qkv.documents.text import PlainText
 from qkv.errors import InputError
 
 Both = Callable[[str], tuple[str, str]]
@@ -359,7 +359,7 @@ OLD_LINES = re.compile(r"[^\r\n]*\S[^\r\n]*")  # right, and slow where there are
 
 @given(st.text(alphabet="a \t\r\n\x0b\x1f\x85\xa0\u2028\u3000"))
 def test_the_lines_of_plain_text(text: str) -> None:
-    spans = [(span.start, span.end) for span in PlainText(text.encode(), "a.txt", Languages()).spans]
+    spans = PlainText(text.encode(), "a.txt", Languages()).spans
     assert spans == [match.span() for match in OLD_LINES.finditer(text)]
 
 

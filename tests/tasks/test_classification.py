@@ -37,7 +37,7 @@ def test_columns_are_named_or_two(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("pos\tgood\nneg\n", "line 2 has 1 cells where 2 were expected; give each line a label, a tab and a text"),
+        ("pos\tgood\nneg\n", "line 2 has 1 cell where 2 were expected; give each line a label, a tab and a text"),
         ("label\tid\ttext\npos\tgood\n", "line 2 has 2 cells where 3 were expected"),
         ("\tgood\n", "line 1 has no label; give each line a label"),
         ("pos\t \n", "line 1 has no text; give each line a label"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from qkv.errors import InputError
 from qkv.text import read_spans, read_tagged
-from qkv.text.tagged import read_conll
+from qkv.text.conllu import read_conll
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 

@@ -7,13 +7,6 @@ from qkv.documents.protect import Patterns, compiled
 from qkv.documents.text import TranslatedText, translate_text
 
 __all__ = [
-    "FORMATS",
-    "FileReport",
-    "Format",
-    "Patterns",
-    "TranslatedText",
-    "compiled",
-    "translate_file",
-    "translate_html",
-    "translate_text",
-]
+    "FORMATS", "FileReport", "Format", "Patterns", "TranslatedText", "compiled",
+    "translate_file", "translate_html", "translate_text",
+]  # fmt: skip

@@ -1,16 +1,20 @@
 """Word files (docx): paragraphs, tables, boxes, headers, footers and notes are translated; runs keep their look."""
 
+import html
 import io
 import lzma
 import re
 import struct
 import zipfile
 import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate, groupby
 
-from qkv.documents.format import Format, decode
-from qkv.documents.segment import Parts
-from qkv.documents.story import Story
-from qkv.documents.tags import check_xml
+from qkv.documents.format import Format, edited
+from qkv.documents.segment import Kind, Mark, Parts, code_of
+from qkv.documents.xml import Element, XmlFormat, elements
 from qkv.errors import InputError
 
 PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml")
@@ -21,6 +25,12 @@ BROKEN = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, NotImplementedError, ValueError,
     OverflowError,
 )  # fmt: skip
+
+AROUND = frozenset(["hyperlink", "ins", "moveTo", "smartTag"])  # elements that hold runs
+SILENT = frozenset(["rPr", "lastRenderedPageBreak"])  # of a run, what is neither text nor anything between words
+BREAKS = frozenset(["tab", "ptab", "br", "cr"])
+ENDS: tuple[Kind, ...] = ("open", "close")
+FORMULAS = frozenset(["oMath", "oMathPara", "sdt", "fldSimple"])
 
 
 class Docx(Format):
@@ -34,10 +44,9 @@ class Docx(Format):
             raise InputError(f"{self.name} has {size:,} bytes of text and at most {TEXT:,} are read; cut it in parts")
         for number, (info, content) in enumerate(self.members):
             if PARTS.fullmatch(info.filename):
-                check_xml(content, f"{self.name} ({info.filename})")
-                story = Story(*decode(content, f"{self.name} ({info.filename})"))
+                story = Story(content, f"{self.name} ({info.filename})", self.languages)
                 self.parts.append((number, story))
-                self.segments += [paragraph.parts for paragraph in story.paragraphs]
+                self.segments += story.segments
         if not self.parts:
             raise InputError(f"{self.name} has no word/document.xml in it; save it as a Word document (.docx)")
         if any(story.drawn for _, story in self.parts):
@@ -45,7 +54,7 @@ class Docx(Format):
 
     def write(self, done: list[Parts | None]) -> bytes:
         rest = iter(done)
-        new = {number: story.write([next(rest) for _ in story.paragraphs]) for number, story in self.parts}
+        new = {number: story.write([next(rest) for _ in story.segments]) for number, story in self.parts}
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             for number, (info, content) in enumerate(self.members):
@@ -69,3 +78,140 @@ def unpacked(data: bytes, name: str) -> list[tuple[zipfile.ZipInfo, bytes]]:
         f"{name} unpacks to {size:,} bytes in {len(members):,} files, where a document has at most "
         f"{LARGEST:,} in {MOST:,}; check where it comes from"
     )
+
+
+@dataclass(frozen=True)
+class Styled:
+    """A text and its formatting, which is the XML of its properties."""
+
+    text: str
+    properties: str
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    start: int  # of what comes after its properties
+    end: int
+    base: str  # the formatting of most of its text
+    is_boxed: bool  # in a text box, whose drawing is a mark of another paragraph
+
+
+class Story(XmlFormat):
+    """One of the texts (body, header, footer, notes); marks of a formatting are pairs around its words."""
+
+    def find(self) -> None:
+        self.paragraphs: list[Paragraph] = []
+        self.others: list[str] = []  # formattings, by the numbers of their marks
+        self.drawn = 0  # paragraphs of drawings that are no boxes of text, which are kept
+        self.boxes: dict[str, tuple[int, int]] = {}  # what holds boxes, and where: a drawing, or two forms of one
+        self.prefix = "w:"
+        for element in elements(self.text):  # the inner ones first
+            if element.name == "p" and is_inside(element, "p") and not is_inside(element, "txbxContent"):
+                self.drawn += 1
+            elif element.name == "p" and not element.is_close:
+                self.paragraph(element)
+
+    def paragraph(self, element: Element) -> None:
+        self.prefix = element.text[1:].partition("p")[0]
+        children = element.children
+        if children and children[0].name == "pPr":
+            children = children[1:]
+        items = list(merged(self.items(children)))
+        sizes = Counter[str]()
+        for item in items:
+            if isinstance(item, Styled):
+                sizes[item.properties] += len(item.text)
+        if not sizes:
+            return
+        base = sizes.most_common(1)[0][0]
+        parts: Parts = []
+        for item in items:
+            if isinstance(item, Mark):
+                parts.append(item)
+            elif item.properties == base:
+                parts.append(item.text)
+            else:
+                number = len(self.others)
+                self.others.append(item.properties)
+                first, last = (Mark("", kind, f"run {number}", number) for kind in ENDS)
+                parts += [first, item.text, last]
+        start, end = children[0].start if children else element.inside[1], element.inside[1]
+        self.paragraphs.append(Paragraph(start, end, base, is_inside(element, "txbxContent")))
+        self.segments.append(parts)
+
+    def items(self, children: list[Element]) -> Iterator[Styled | Mark]:
+        skip = 0
+        for number, child in enumerate(children):
+            if number < skip:
+                continue
+            if child.name == "r" and "begin" in self.field_marks(child):
+                skip = self.field_end(children, number)
+                yield Mark(self.text[child.start : children[skip - 1].end], "word")
+            elif child.name == "r":
+                yield from self.run(child)
+            elif child.name in AROUND:
+                yield Mark(child.text, "open", child.name)
+                yield from self.items(child.children)
+                yield Mark(self.text[child.inside[1] : child.end], "close", child.name)
+            else:
+                yield Mark(self.text[child.start : child.end], "word" if child.name in FORMULAS else "alone")
+
+    def run(self, run: Element) -> Iterator[Styled | Mark]:
+        """Its text; its tabs and line breaks as gaps; anything else as it is, each in a run of its own."""
+        own = run.child("rPr")
+        properties = self.text[own.start : own.end] if own else ""
+        for child in run.children:
+            raw = self.text[child.start : child.end]
+            if "txbxContent" in raw:
+                self.boxes[raw] = (child.start, child.end)
+            if child.name == "t":
+                yield Styled(html.unescape(self.text[slice(*child.inside)]), properties)
+            elif child.name not in SILENT:
+                code = f"<{self.prefix}r>{properties}{raw}</{self.prefix}r>"
+                yield Mark(code, "gap" if child.name in BREAKS else "alone")
+
+    def field_marks(self, run: Element) -> list[str]:
+        """begin, separate and end of fields, which Word computes: a page number, a date."""
+        return [child.get(f"{self.prefix}fldCharType") for child in run.children if child.name == "fldChar"]
+
+    def field_end(self, children: list[Element], number: int) -> int:
+        """The number of the child after the field that begins here."""
+        marks = map(self.field_marks, children[number:])
+        depths = accumulate(one.count("begin") - one.count("end") for one in marks)
+        return next((at for at, depth in enumerate(depths, start=number + 1) if depth <= 0), len(children))
+
+    def write(self, done: list[Parts | None]) -> bytes:
+        """Boxes first, since the paragraph that a box hangs on is written with the box in it."""
+        found = [(paragraph, parts) for paragraph, parts in zip(self.paragraphs, done, strict=True) if parts]
+        boxed = [(one.start, one.end, self.runs(one, parts, {})) for one, parts in found if one.is_boxed]
+        boxes = {raw: edited(self.text, boxed, *place) for raw, place in self.boxes.items()}
+        plain = [(one.start, one.end, self.runs(one, parts, boxes)) for one, parts in found if not one.is_boxed]
+        return self.encoded(edited(self.text, plain + boxed))
+
+    def runs(self, paragraph: Paragraph, parts: Parts, boxes: dict[str, str]) -> str:
+        """The XML of a paragraph's runs; what holds a box is written with the new text of the box."""
+        written: list[str] = []
+        first, last, properties = f"<{self.prefix}r>", f"</{self.prefix}t></{self.prefix}r>", paragraph.base
+        for is_mark, group in groupby(parts, lambda part: isinstance(part, Mark) and not part.is_text):
+            if not is_mark and (text := html.escape(code_of(list(group)), quote=False)):
+                written.append(f'{first}{properties}<{self.prefix}t xml:space="preserve">{text}{last}')
+            for part in (part for part in group if isinstance(part, Mark)):
+                if part.number >= 0:
+                    properties = self.others[part.number] if part.kind == "open" else paragraph.base
+                written.append(part.code)
+                for raw, new in boxes.items() if "txbxContent" in part.code else ():
+                    written[-1] = written[-1].replace(raw, new)
+        return "".join(written)
+
+
+def merged(items: Iterable[Styled | Mark]) -> Iterator[Styled | Mark]:
+    """Runs that follow each other in one formatting are one: Word cuts them at every correction."""
+    for properties, group in groupby(items, lambda item: item.properties if isinstance(item, Styled) else None):
+        if properties is None:
+            yield from group
+        else:
+            yield Styled("".join(item.text for item in group if isinstance(item, Styled)), properties)
+
+
+def is_inside(element: Element, name: str) -> bool:
+    return element.parent is not None and any(one.name == name for one in element.parent.outwards())

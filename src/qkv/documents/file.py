@@ -5,17 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from qkv.documents.docx import Docx
+from qkv.documents.exchange import Tmx, Xliff
 from qkv.documents.format import Format, Languages
 from qkv.documents.html import Html
 from qkv.documents.markdown import Markdown
-from qkv.documents.plain import PlainText
 from qkv.documents.po import Po
 from qkv.documents.protect import Patterns
 from qkv.documents.segment import Translates
 from qkv.documents.subtitles import Subtitles, WebVtt
-from qkv.documents.tmx import Tmx
+from qkv.documents.text import PlainText
 from qkv.documents.translate import translate_segments
-from qkv.documents.xliff import Xliff
 from qkv.errors import InputError
 from qkv.files import write_with
 from qkv.folder import About
@@ -47,36 +46,23 @@ class FileReport:
 
 
 def translate_file(
-    translator: Translates,
-    source: Path,
-    target: Path,
-    *,
-    name: str | None = None,
-    protect: Patterns = (),
-    **how: Any,
+    translator: Translates, source: Path, target: Path, *, name: str | None = None, protect: Patterns = (), **how: Any
 ) -> FileReport:
     """Translate one file into another of the same format, which is known by how `name` ends, or else the source's."""
     name = name or source.name
-    kind = format_of(name)
-    data = read(source)
+    suffix = Path(name).suffix.lower()
+    if suffix not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise InputError(f"{name}: there is no format {suffix!r}; give a file whose name ends in {known}")
     about: About = getattr(translator, "about", About())
     languages = Languages(about.get("source", ""), about.get("target", ""))
-    document = kind(data, name, languages)
+    document = FORMATS[suffix](read(source), name, languages)
     done = translate_segments(translator, document.segments, protect, **how)
     best = [one.ranked[0] if one.ranked else None for one in done]
     write(target, document.write(best))
     remarks = [f"segment {number} {said}" for number, one in enumerate(done, start=1) for said in one.remarks]
     translated = sum(one is not None for one in best)
     return FileReport(translated, document.kept + len(best) - translated, document.remarks + remarks)
-
-
-def format_of(name: str) -> type[Format]:
-    """The format that a file's name ends in."""
-    suffix = Path(name).suffix.lower()
-    if suffix not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise InputError(f"{name}: there is no format {suffix!r}; give a file whose name ends in {known}")
-    return FORMATS[suffix]
 
 
 def write(path: Path, data: bytes) -> None:

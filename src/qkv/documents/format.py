@@ -1,6 +1,7 @@
 """What all formats share: a file's text, the segments found in it, and the translations put into their places."""
 
 import codecs
+import html
 import re
 from dataclasses import dataclass
 
@@ -31,17 +32,6 @@ class Languages:
             )
 
 
-@dataclass(frozen=True)
-class Span:
-    """Where a segment's translation goes, and what stands there if nothing is to be translated."""
-
-    start: int
-    end: int
-    otherwise: str
-    before: str = ""
-    after: str = ""
-
-
 class Format:
     """A document of one format: its segments out, their translations in, all else to the letter."""
 
@@ -64,8 +54,11 @@ class Format:
 class TextFormat(Format):
     """A format that is text: translations replace spans of it."""
 
+    is_markup = False  # whether text is spelled with entities
+
     def open(self, data: bytes) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[tuple[int, int]] = []  # where the segments are
+        self.around: list[tuple[str, str, str]] = []  # what comes before and after, and what if nothing is translated
         self.edits: list[tuple[int, int, str]] = []  # other changes: start, end, new text
         self.mark, self.encoding, self.text = decode(data, self.name)
         self.find()
@@ -78,22 +71,24 @@ class TextFormat(Format):
         self, start: int, end: int, parts: Parts, otherwise: str | None = None, *, before: str = "", after: str = ""
     ) -> None:
         self.segments.append(parts)
-        self.spans.append(Span(start, end, self.text[start:end] if otherwise is None else otherwise, before, after))
-
-    def escape(self, text: str) -> str:
-        """Text as the format spells it."""
-        return text
+        self.spans.append((start, end))
+        self.around.append((before, after, self.text[start:end] if otherwise is None else otherwise))
 
     def spelled(self, parts: Parts) -> str:
+        """Parts as the format spells them."""
         texts = [(part, True) if isinstance(part, str) else (part.code, part.is_text) for part in parts]
-        return "".join(self.escape(text) if is_text else text for text, is_text in texts)
+        return "".join(
+            html.escape(text, quote=False) if is_text and self.is_markup else text for text, is_text in texts
+        )
 
     def write(self, done: list[Parts | None]) -> bytes:
         edits = list(self.edits)
-        for span, parts in zip(self.spans, done, strict=True):
-            new = span.otherwise if parts is None else self.spelled(parts)
-            edits.append((span.start, span.end, span.before + new + span.after))
-        return self.mark + edited(self.text, edits).encode(self.encoding, "xmlcharrefreplace")
+        for span, (before, after, otherwise), parts in zip(self.spans, self.around, done, strict=True):
+            edits.append((*span, before + (otherwise if parts is None else self.spelled(parts)) + after))
+        return self.encoded(edited(self.text, edits))
+
+    def encoded(self, text: str, encoding: str = "") -> bytes:
+        return self.mark + text.encode(encoding or self.encoding, "xmlcharrefreplace")
 
 
 def edited(text: str, edits: list[tuple[int, int, str]], start: int = 0, end: int | None = None) -> str:

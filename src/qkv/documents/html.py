@@ -1,7 +1,6 @@
 """HTML: each block's text is translated as a whole, and its inline tags go where their words go."""
 
 import codecs
-import html
 import re
 import unicodedata
 from bisect import bisect_left
@@ -11,7 +10,7 @@ from typing import Any
 from qkv.documents.format import Languages, TextFormat, edited
 from qkv.documents.protect import Patterns
 from qkv.documents.segment import Kind, Mark, Parts, Translates
-from qkv.documents.tags import ENTITY, Tag, scan
+from qkv.documents.tags import Tag, decoded, end_of, scan
 from qkv.documents.text import TranslatedText
 from qkv.documents.translate import translate_segments
 
@@ -56,8 +55,9 @@ def translate_pages(
 class Html(TextFormat):
     """HTML pages; script, style, pre, code, comments, translate="no" and class="notranslate" stay as they are."""
 
+    is_markup = True
+
     def find(self) -> None:
-        self.places: list[tuple[int, int]] = []  # of the marks, by their numbers
         self.values: list[tuple[int, int, Parts]] = []  # of attributes
         self.run: Parts = []
         self.first = self.at = 0  # where the run began, and up to where the text is read
@@ -65,8 +65,8 @@ class Html(TextFormat):
         skip = 0  # tags that lie in something kept
         for number, tag in enumerate(tags):
             if number >= skip:
-                skip = kept_until(tags, number) if is_kept(tag) else number + 1
-                self.meet(tag, tags[skip - 1].end if skip else tag.end)
+                skip = (end_of(tags, number) if is_kept(tag) and tag.name not in EMPTY else number) + 1
+                self.meet(tag, tags[skip - 1].end)
         self.read(len(self.text))
         self.flush()
         self.blocks = len(self.segments)
@@ -84,11 +84,10 @@ class Html(TextFormat):
             self.first = self.at = end
             return
         self.at = end
-        self.places.append((tag.start, end))
-        self.run.append(Mark(self.text[tag.start : end], kind, tag.name.lower(), len(self.places) - 1))
+        self.run.append(Mark(self.text[tag.start : end], kind, tag.name, tag.start))
 
     def read(self, end: int) -> None:
-        self.run += decoded(self.text[self.at : end])
+        self.run += shown(self.text[self.at : end])
         self.at = end
 
     def flush(self) -> None:
@@ -104,21 +103,19 @@ class Html(TextFormat):
             run[-1] = run[-1].rstrip()
         self.add(start, end, run)
 
-    def escape(self, text: str) -> str:
-        return html.escape(text, quote=False)
-
     def write(self, done: list[Parts | None]) -> bytes:
         """Attributes first: the tags that they are in may move with their words."""
+        new = [(*span, parts) for span, parts in zip(self.spans, done, strict=True)]
         attributes = [
-            (span.start, span.end, self.spelled(parts).replace('"', "&quot;").replace("'", "&#x27;"))
-            for span, parts in zip(self.spans[self.blocks :], done[self.blocks :], strict=True) if parts
+            (start, end, self.spelled(parts).replace('"', "&quot;").replace("'", "&#x27;"))
+            for start, end, parts in new[self.blocks :] if parts
         ]  # fmt: skip
         edits = [
-            (span.start, span.end, self.spelled([self.moved(part, attributes) for part in parts]))
-            for span, parts in zip(self.spans[: self.blocks], done[: self.blocks], strict=True) if parts
+            (start, end, self.spelled([self.moved(part, attributes) for part in parts]))
+            for start, end, parts in new[: self.blocks] if parts
         ]  # fmt: skip
         page = edited(self.text, edits + attributes)  # without the attributes that lie in an edit
-        return self.mark + page.encode(self.written_in(), "xmlcharrefreplace")
+        return self.encoded(page, self.written_in())
 
     def written_in(self) -> str:
         """The encoding; ASCII, which is right in all, for a page that has no other letters but declares another one."""
@@ -128,42 +125,27 @@ class Html(TextFormat):
     def moved(self, part: str | Mark, attributes: list[tuple[int, int, str]]) -> str | Mark:
         if isinstance(part, str) or part.number < 0:
             return part
-        first, last = (bisect_left(attributes, (place,)) for place in self.places[part.number])
-        return replace(part, code=edited(self.text, attributes[first:last], *self.places[part.number]))
+        start, end = part.number, part.number + len(part.code)
+        own = attributes[bisect_left(attributes, (start,)) : bisect_left(attributes, (end,))]
+        return replace(part, code=edited(self.text, own, start, end))
 
 
 def is_kept(tag: Tag) -> bool:
     """Whether an element, with all that is in it, is not to be translated."""
-    if not tag.is_open:
-        return False
-    name = tag.name.lower()
-    return name in WORDS | KEPT | RAW or tag.get("translate").lower() == "no" or NO.search(tag.get("class")) is not None
-
-
-def kept_until(tags: list[Tag], number: int) -> int:
-    """The number of the tag after the element's end."""
-    name = tags[number].name.lower()
-    if name in EMPTY:
-        return number + 1
-    depth = 0
-    for at in range(number, len(tags)):
-        if tags[at].name.lower() == name:
-            depth += tags[at].is_open - tags[at].is_close
-            if depth <= 0:
-                return at + 1
-    return len(tags)
+    return tag.is_open and (
+        tag.name in WORDS | KEPT | RAW or tag.get("translate").lower() == "no" or bool(NO.search(tag.get("class")))
+    )
 
 
 def kind_of(tag: Tag) -> Kind | None:
     """What a tag is in a sentence; None if it parts one block from another."""
-    name = tag.name.lower()
-    if not name:
+    if not tag.name:
         return "alone" if tag.text.startswith("<!--") else None
-    if name in ALONE | RAW:
+    if tag.name in ALONE | RAW:
         return "alone"
-    if name in WORDS or (name in INLINE and is_kept(tag)):
+    if tag.name in WORDS or (tag.name in INLINE and is_kept(tag)):
         return "word"
-    if name in INLINE:
+    if tag.name in INLINE:
         return "alone" if tag.is_open and tag.is_close else "open" if tag.is_open else "close"
     return None
 
@@ -174,26 +156,18 @@ def values(tag: Tag) -> list[tuple[int, int, Parts]]:
     for name, (value, start, end) in tag.attributes().items():
         quoted = tag.text[start - tag.start - 1] in "\"'"
         if name in ATTRIBUTES and quoted and any(letter.isalpha() for letter in value):
-            found.append((start, end, decoded(value)))
+            found.append((start, end, shown(value)))
     return found
 
 
-def decoded(text: str) -> Parts:
-    """Text without entities and with single spaces. An entity that is no letter or punctuation is a mark."""
-    parts: Parts = []
-    begin = 0
-    for match in ENTITY.finditer(text):
-        character = html.unescape(match[0])
-        if match[0] in BASIC or (character and unicodedata.category(character[0])[0] in "LNP"):
-            new: str | Mark = character
-        else:
-            new = Mark(match[0], "space" if character.isspace() else "word")
-        parts += [text[begin : match.start()], new]
-        begin = match.end()
-    joined: Parts = []
-    for part in [*parts, text[begin:]]:
-        if isinstance(part, str) and joined and isinstance(joined[-1], str):
-            joined[-1] += part
-        else:
-            joined.append(part)
-    return [SPACES.sub(" ", part) if isinstance(part, str) else part for part in joined if part != ""]
+def shown(text: str) -> Parts:
+    """Text without entities and with single spaces."""
+    parts = decoded(text, kept_entity)
+    return [SPACES.sub(" ", part) if isinstance(part, str) else part for part in parts]
+
+
+def kept_entity(entity: str, character: str) -> Mark | None:
+    """An entity that is no letter or punctuation is a mark."""
+    if entity in BASIC or (character and unicodedata.category(character[0])[0] in "LNP"):
+        return None
+    return Mark(entity, "space" if character.isspace() else "word")

@@ -2,12 +2,12 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from qkv.documents.format import TextFormat
-from qkv.documents.segment import Kind, Mark, Parts
-from qkv.errors import InputError
+from qkv.documents.segment import Kind, Mark, replaced
+from qkv.text.lines import extra
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -66,23 +66,20 @@ class Markdown(TextFormat):
             line = bisect_right(offsets, at) - 1
             return places[line] + at - offsets[line]
 
-        parts: Parts = []
-        at = 0
-        for start, end, kind, pair in sorted(marks_of(token.children or [], content) + line_ends(content)):
-            if start >= at:  # else it lies in code, or in a link that stays as it is
-                parts += [content[at:start], Mark(self.text[place(start) : place(end)], kind, pair)]
-                at = end
-        parts.append(content[at:])
-        self.add(places[0], place(len(content)), [part for part in parts if part != ""])
+        def marks() -> Iterator[tuple[int, int, Mark]]:
+            at = 0
+            for start, end, kind, pair in sorted(marks_of(token.children or [], content) + line_ends(content)):
+                if start >= at:  # else it lies in code, or in a link that stays as it is
+                    yield start, end, Mark(self.text[place(start) : place(end)], kind, pair)
+                    at = end
+
+        self.add(places[0], place(len(content)), replaced(content, marks()))
 
 
 def located_parser() -> "MarkdownIt":
     """A parser whose inline tokens know where in their block's content they begin and end."""
-    try:
-        from markdown_it import MarkdownIt
-    except ImportError:
-        raise InputError("reading Markdown needs markdown-it-py; install it with: pip install 'qkv[formats]'") from None
-    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    library = extra("markdown_it", "markdown-it-py", "Markdown")
+    parser: MarkdownIt = library.MarkdownIt("commonmark").enable(["table", "strikethrough"])
     parser.disable(["text_join", "fragments_join"], ignoreInvalid=True)
     for rule in parser.inline.ruler.__rules__:
         rule.fn = located(rule.fn)
@@ -144,8 +141,5 @@ def link(start: int, end: int, label: int, content: str) -> Ranges:
 
 def line_ends(content: str) -> Ranges:
     """A line that breaks in the page, too, is a gap; any other is white space."""
-    found: Ranges = []
-    for match in re.finditer(r" *\\?\n *", content):
-        is_hard = match[0].startswith("  ") or "\\" in match[0]
-        found.append((*match.span(), "gap" if is_hard else "space", ""))
-    return found
+    found = re.finditer(r" *\\?\n *", content)
+    return [(*one.span(), "gap" if one[0].startswith("  ") or "\\" in one[0] else "space", "") for one in found]

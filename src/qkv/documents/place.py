@@ -6,7 +6,9 @@ has the most links into the pair and the fewest out of it; a mark between words 
 
 import re
 from bisect import bisect_left
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from qkv.documents.segment import Mark, Parts
 
@@ -39,8 +41,9 @@ def place(source: str, target: str, marks: Marks, links: Links) -> Parts:
     sides = Sides(source, target, links)
     sides.settle(nodes, 0, len(source), 0, len(sides.target))
     writer = Writer(target, sides.target)
-    writer.write(nodes, 0, len(sides.target))
-    return writer.done()
+    writer.write(nodes)
+    writer.copy(len(target))
+    return [part for part in writer.parts if part != ""]
 
 
 def tree(marks: Marks, source: str) -> list[Node]:
@@ -50,21 +53,19 @@ def tree(marks: Marks, source: str) -> list[Node]:
     for at, (offset, mark) in enumerate(marks):
         level = stack[-1].inside if stack else root
         if mark.kind == "open":
-            node = Node(offset, len(source), mark, None)
-            level.append(node)
-            stack.append(node)
+            level.append(Node(offset, len(source), mark, None))
+            stack.append(level[-1])
         elif mark.kind == "close" and stack and stack[-1].open and stack[-1].open.pair == mark.pair:
             stack[-1].end, stack[-1].close = offset, mark
             stack.pop()
         elif mark.kind == "close" and not stack:
             root = [Node(0, offset, None, mark, root)]
         else:
-            node = Node(offset, offset, mark, None, is_point=True)
             follows = at > 0 and marks[at - 1][0] == offset
             leads = at + 1 < len(marks) and marks[at + 1][0] == offset
-            node.before = mark.kind != "space" and source[offset - 1 : offset].isspace() and not follows
-            node.after = mark.kind != "space" and source[offset : offset + 1].isspace() and not leads
-            level.append(node)
+            before = mark.kind != "space" and source[offset - 1 : offset].isspace() and not follows
+            after = mark.kind != "space" and source[offset : offset + 1].isspace() and not leads
+            level.append(Node(offset, offset, mark, None, is_point=True, before=before, after=after))
     return root
 
 
@@ -73,96 +74,80 @@ class Sides:
 
     def __init__(self, source: str, target: str, links: Links) -> None:
         self.source, self.target = ([match.span() for match in TOKENS.finditer(text)] for text in (source, target))
-        self.links = token_links((source, self.source), (target, self.target), links)
+        self.middles = [(start + end) / 2 for start, end in self.source]
+        words, others = by_word(source, self.source), by_word(target, self.target)
+        self.links = [
+            (a, b)
+            for i, j in links if i < len(words) and j < len(others)
+            for a in words[i] for b in others[j]
+            if are_alike(source[slice(*self.source[a])], target[slice(*self.target[b])])
+        ]  # fmt: skip
 
     def settle(self, nodes: list[Node], start: int, end: int, low: int, high: int) -> None:
         """Give each node its target tokens within low..high, and then what it holds; siblings do not overlap."""
         for node in nodes:
             node.low, node.high = self.span(node, start, end, low, high)
         edge = low
-        pairs = [node for node in nodes if not node.is_point]
-        for node in sorted(pairs, key=lambda n: (n.open is not None, n.close is None, n.low + n.high)):
+        pairs = [(place, node) for place, node in enumerate(nodes) if not node.is_point]
+        for _, node in sorted(pairs, key=lambda p: (p[1].open is not None, p[1].close is None, p[1].low + p[1].high)):
             node.low = max(node.low, edge)
             node.high = edge = max(node.high, node.low)
-        others = [(place, node) for place, node in enumerate(nodes) if not node.is_point]
         for place, node in enumerate(nodes):
-            if node.is_point:
-                for other_place, other in others:
-                    if other.low < node.low < other.high:
-                        node.low = node.high = other.low if place < other_place else other.high
+            for other_place, other in pairs if node.is_point else ():
+                if other.low < node.low < other.high:
+                    node.low = node.high = other.low if place < other_place else other.high
             self.settle(node.inside, node.start, node.end, node.low, node.high)
-        order = {id(node): place for place, node in enumerate(nodes)}
-        nodes.sort(key=lambda n: (n.low + n.high, order[id(n)]))
+        nodes.sort(key=lambda node: node.low + node.high)
 
     def span(self, node: Node, start: int, end: int, low: int, high: int) -> tuple[int, int]:
-        if node.is_point:
-            return (self.cut(node.start, low, high),) * 2
-        if node.open is None:
-            return low, self.cut(node.end, low, high)
-        if node.close is None:
-            return self.cut(node.start, low, high), high
-        own = [i for i, (a, b) in enumerate(self.source) if node.start <= (a + b) / 2 < node.end]
+        own: Sequence[int] = range(self.before(node.start), self.before(node.end))
         if not own and node.start < node.end:  # a part of a word; the whole of it, then
             own = [i for i, (a, b) in enumerate(self.source) if a < node.end and b > node.start]
+        if node.open is None:
+            return low, self.cut(node.end, low, high)
+        if node.close is None and not node.is_point:
+            return self.cut(node.start, low, high), high
         if not own:
             return (self.cut(node.start, low, high),) * 2
-        parents = [i for i, (a, b) in enumerate(self.source) if start <= (a + b) / 2 < end]
-        if len(own) == len(parents):
+        if len(own) == self.before(end) - self.before(start):
             return low, high
-        found = self.best_run(set(own), low, high)
-        if found is None:
-            first, last = self.cut(node.start, low, high), self.cut(node.end, low, high)
-            found = (min(first, max(low, high - 1)), max(last, min(first + 1, high)))
+        if found := self.best_run(own, low, high):
+            return found
+        first, last = self.cut(node.start, low, high), self.cut(node.end, low, high)
+        return min(first, max(low, high - 1)), max(last, min(first + 1, high))
+
+    def before(self, offset: int) -> int:
+        """How many of the source's tokens are before this offset, at least by half."""
+        return bisect_left(self.middles, offset)
+
+    def votes(self, own: Container[int]) -> list[int]:
+        """Of each target token, the links to `own` source tokens less those to others."""
+        found = [0] * len(self.target)
+        for i, j in self.links:
+            found[j] += 1 if i in own else -1
         return found
 
-    def best_run(self, own: set[int], low: int, high: int) -> tuple[int, int] | None:
-        """The run of target tokens with the largest sum of links to `own` less links to others (Kadane)."""
-        gains = [0] * len(self.target)
-        for i, j in self.links:
-            gains[j] += 1 if i in own else -1
+    def best_run(self, own: Container[int], low: int, high: int) -> tuple[int, int] | None:
+        """The run of target tokens with the largest sum of votes for `own` (Kadane)."""
+        votes = self.votes(own)
         best, found = 0, None
         total, begin = 0, low
         for j in range(low, high):
             if total <= 0:
                 total, begin = 0, j
-            total += gains[j]
+            total += votes[j]
             if total > best:
                 best, found = total, (begin, j + 1)
         return found
 
     def cut(self, offset: int, low: int, high: int) -> int:
         """The border of target tokens that the fewest links cross, when the source is cut at this offset."""
-        before = bisect_left([(a + b) / 2 for a, b in self.source], offset)
-        if before == 0:
-            return low
-        if before == len(self.source):
-            return high
-        change = [0] * len(self.target)  # what is gained when the border moves past a target token
-        for i, j in self.links:
-            change[j] += -1 if i < before else 1
-        crossing = best = 0
-        where = low
-        for j in range(low, high):
-            crossing += change[j]
-            if crossing < best:
-                best, where = crossing, j + 1
-        return where
-
-
-def token_links(
-    source: tuple[str, list[tuple[int, int]]], target: tuple[str, list[tuple[int, int]]], links: Links
-) -> Links:
-    """Links between words -> links between their tokens: words to words, a punctuation mark to its like."""
-    sides = [by_word(*source), by_word(*target)]
-    found = []
-    for i, j in links:
-        if i < len(sides[0]) and j < len(sides[1]):
-            for a in sides[0][i]:
-                for b in sides[1][j]:
-                    ours, theirs = (text[slice(*spans[n])] for (text, spans), n in ((source, a), (target, b)))
-                    if ours == theirs or (ours[0].isalnum() and theirs[0].isalnum()):
-                        found.append((a, b))
-    return found
+        before = self.before(offset)
+        if before in (0, len(self.source)):
+            return low if before == 0 else high
+        votes = self.votes(range(before, len(self.source)))
+        crossing = list(accumulate(votes[low:high], initial=0))  # how many more, as the border moves to the right
+        return low + crossing.index(min(crossing))
 
 
 def by_word(text: str, tokens: list[tuple[int, int]]) -> list[list[int]]:
@@ -172,6 +157,11 @@ def by_word(text: str, tokens: list[tuple[int, int]]) -> list[list[int]]:
     for number, (start, _) in enumerate(tokens):
         words[bisect_left(ends, start + 1)].append(number)
     return words
+
+
+def are_alike(ours: str, theirs: str) -> bool:
+    """Links between words are links between tokens of theirs: words to words, a punctuation mark to its like."""
+    return ours == theirs or (ours[0].isalnum() and theirs[0].isalnum())
 
 
 def in_proportion(source: str, target: str) -> Links:
@@ -188,8 +178,8 @@ class Writer:
         self.parts: Parts = []
         self.at = 0  # what is before this offset of the text is written
 
-    def write(self, nodes: list[Node], low: int, high: int) -> None:
-        """Nodes in the order of the target, and the tokens between them up to `high`."""
+    def write(self, nodes: list[Node]) -> None:
+        """Nodes in the order of the target, and the tokens between them."""
         for node in nodes:
             self.until(node.low)
             if node.is_point:
@@ -198,14 +188,12 @@ class Writer:
             if node.low < node.high and node.open:
                 self.copy(self.tokens[node.low][0])  # the space before the first word
             self.mark(node.open)
-            self.write(node.inside, node.low, node.high)
+            self.write(node.inside)
             self.until(node.high)
             self.mark(node.close)
-        self.until(high)
 
     def until(self, token: int) -> None:
-        if token:
-            self.copy(self.tokens[token - 1][1])
+        self.copy(self.tokens[token - 1][1] if token else 0)
 
     def copy(self, end: int) -> None:
         if end > self.at:
@@ -227,7 +215,3 @@ class Writer:
         if node.after and following:
             self.parts.append(gap or " ")
         self.at += len(gap)
-
-    def done(self) -> Parts:
-        self.copy(len(self.text))
-        return [part for part in self.parts if part != ""]

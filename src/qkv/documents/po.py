@@ -12,7 +12,7 @@ STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"\s*$')
 CHARSET = re.compile(r"charset=([\w.-]+)")
 ASCII = ("ASCII", "US-ASCII", "CHARSET")  # the last is what xgettext writes into a template
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-SPELLED = {"\\": "\\\\", '"': '\\"', **{value: f"\\{letter}" for letter, value in ESCAPES.items()}}
+SPELLED = str.maketrans({"\\": "\\\\", '"': '\\"', **{value: f"\\{letter}" for letter, value in ESCAPES.items()}})
 
 
 @dataclass
@@ -26,7 +26,6 @@ class Value:
 
 @dataclass
 class Message:
-    line: int
     flags: set[str] = field(default_factory=set)
     values: dict[str, Value] = field(default_factory=dict)
     forms: list[Value] = field(default_factory=list)  # msgstr, or msgstr[0], msgstr[1] ...
@@ -59,26 +58,27 @@ class Po(TextFormat):
         found = re.findall(r"^([\w-]+):(.*)$", header.text, re.MULTILINE)
         fields = {name: value.strip(" \t") for name, value in found}
         charset = CHARSET.search(self.text, header.start, header.end)
-        if charset and charset[1].upper().replace("_", "-") in ASCII:  # which translations are not
+        encoding = charset[1].upper().replace("_", "-") if charset else "UTF-8"
+        if charset and encoding in ASCII:  # which translations are not
             self.edits.append((*charset.span(1), "UTF-8"))
-        elif charset and charset[1].upper().replace("_", "-") not in ("UTF-8", "UTF8"):
-            raise InputError(f"{self.name} is in {charset[1]}; convert it with: msgconv --to-code=UTF-8")
-        self.languages.check(self.name, "the header Language:", fields.get("Language"), "target")
-        self.languages.check(self.name, "the header X-Source-Language:", fields.get("X-Source-Language"), "source")
+        elif encoding not in ("UTF-8", "UTF8"):
+            raise InputError(f"{self.name} is in {charset and charset[1]}; convert it with: msgconv --to-code=UTF-8")
+        for field_name, side in (("Language", "target"), ("X-Source-Language", "source")):
+            self.languages.check(self.name, f"the header {field_name}:", fields.get(field_name), side)
 
     def fill(self, entry: Message, source: Value) -> None:
         """Form 0 is the singular, unless the language has one form only; all others are plural."""
         plural = entry.values.get("msgid_plural", source)
         for number, form in enumerate(entry.forms):
-            chosen = source if number == 0 and len(entry.forms) > 1 else plural
+            text = (source if number == 0 and len(entry.forms) > 1 else plural).text
             if form.text:
                 self.kept += 1
-                continue
-            self.add(form.start, form.end, [chosen.text], self.spelled([chosen.text]))
+            else:
+                self.add(form.start, form.end, [text], self.spelled([text]))
 
     def entries(self) -> list[Message]:
         """By a blank line, a comment after a msgstr, or a msgid after a msgstr, a new entry begins."""
-        found = [Message(1)]
+        found = [Message()]
         value: Value | None = None
         at = 0
         for number, line in enumerate(re.findall(r"[^\n]*\n|[^\n]+", self.text), start=1):
@@ -86,7 +86,7 @@ class Po(TextFormat):
             start, at = at, at + len(line)
             match = FIELD.match(bare)
             if found[-1].forms and (not bare or bare.startswith("#") or (match and not match[1].startswith("msgstr"))):
-                found.append(Message(number))
+                found.append(Message())
             if bare.startswith("#,"):
                 found[-1].flags |= {flag.strip() for flag in bare[2:].split(",")}
             if not bare or bare.startswith("#"):
@@ -111,12 +111,8 @@ class Po(TextFormat):
     def spelled(self, parts: Parts) -> str:
         """One string, or if there are lines in the text one for each, after an empty one, as gettext writes them."""
         lines = re.findall(r"[^\n]*\n|[^\n]+", code_of(parts))
-        strings = [f'"{quoted(line)}"' for line in lines]
+        strings = [f'"{line.translate(SPELLED)}"' for line in lines]
         return (self.end_of_line.join(['""', *strings])) if len(lines) > 1 else "".join(strings) or '""'
-
-
-def quoted(text: str) -> str:
-    return "".join(SPELLED.get(character, character) for character in text)
 
 
 def unquoted(text: str) -> str:

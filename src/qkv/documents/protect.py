@@ -5,9 +5,9 @@ searched in time that grows with n, whatever it holds.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from qkv.documents.segment import Kind, Mark, Parts
+from qkv.documents.segment import Kind, Mark, Parts, replaced
 from qkv.errors import InputError
 
 Patterns = tuple[re.Pattern[str], ...]  # what a user wants kept besides
@@ -77,16 +77,12 @@ def compiled(patterns: Sequence[str]) -> Patterns:
     return tuple(found)
 
 
-def set_aside(text: str, also: Patterns) -> Iterator[str | Mark]:
+def set_aside(text: str, also: Patterns) -> Parts:
     """The text with a mark for each match of a user's pattern, and of what is protected anyway and overlaps with it."""
     spans = [(*match.span(), True) for pattern in also for match in pattern.finditer(text) if match[0]]
-    begin = 0
-    for start, end, is_own in joined(spans + [(*span, False) for span in protected(text)] if spans else []):
-        if is_own:
-            yield text[begin:start]
-            yield Mark(text[start:end], "word", is_text=True)
-            begin = end
-    yield text[begin:]
+    found = joined(spans + [(*span, False) for span in protected(text)] if spans else [])
+    own = (span for *span, is_own in found if is_own)
+    return replaced(text, ((start, end, Mark(text[start:end], "word", is_text=True)) for start, end in own))
 
 
 def joined(spans: list[tuple[int, int, bool]]) -> list[tuple[int, int, bool]]:
@@ -102,20 +98,15 @@ def joined(spans: list[tuple[int, int, bool]]) -> list[tuple[int, int, bool]]:
 
 def protect(text: str) -> Parts:
     """The text with a mark for each thing that must survive: code_of(protect(text)) == text."""
-    parts: Parts = []
-    begin = 0
     spans = protected(text)
-    pairs = paired([text[start:end] for start, end in spans])
-    for number, (start, end) in enumerate(spans):
-        kind, pair = pairs.get(number, ("word", ""))
-        parts += [text[begin:start], Mark(text[start:end], kind, pair, is_text=True)]
-        begin = end
-    return [part for part in [*parts, text[begin:]] if part != ""]
+    things = [text[start:end] for start, end in spans]
+    marks = (Mark(thing, *kind, is_text=True) for thing, kind in zip(things, kinds(things), strict=True))
+    return replaced(text, ((*span, mark) for span, mark in zip(spans, marks, strict=True)))
 
 
-def paired(things: list[str]) -> dict[int, tuple[Kind, str]]:
-    """The tags that open and close something, by their numbers; any other, such as <file>, stands for a word."""
-    found: dict[int, tuple[Kind, str]] = {}
+def kinds(things: list[str]) -> list[tuple[Kind, str]]:
+    """The kind of each, and the pair: tags open and close something, and any other, such as <file>, is a word."""
+    found: list[tuple[Kind, str]] = [("word", "")] * len(things)
     waiting: list[tuple[int, str]] = []
     for number, thing in enumerate(things):
         tag = NAME.match(thing)
@@ -124,5 +115,6 @@ def paired(things: list[str]) -> dict[int, tuple[Kind, str]]:
         elif tag and tag[2] in {name for _, name in waiting[-DEEPEST:]}:
             while waiting[-1][1] != tag[2]:  # those in between have no end
                 waiting.pop()
-            found |= {waiting.pop()[0]: ("open", tag[2]), number: ("close", tag[2])}
+            found[waiting.pop()[0]] = ("open", tag[2])
+            found[number] = ("close", tag[2])
     return found

@@ -1,6 +1,6 @@
 """What a format hands over and gets back: text with marks in it, which are not language."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -21,7 +21,7 @@ class Mark:
     code: str
     kind: Kind = "alone"
     pair: str = ""  # what a close shares with its open
-    number: int = -1  # for a format that keeps a table of its marks and writes them itself
+    number: int = -1  # for a format that writes its marks itself, and knows them by it
     is_text: bool = False  # found in text, so that the format has to spell it as it spells text
 
 
@@ -36,3 +36,17 @@ class Translates(Protocol):
 
 def code_of(parts: Parts) -> str:
     return "".join(part if isinstance(part, str) else part.code for part in parts)
+
+
+def replaced(text: str, ranges: Iterable[tuple[int, int, str | Mark]]) -> Parts:
+    """The text with something else from each start to its end, in their order; strings that touch are one."""
+    parts: Parts = [""]
+    begin = 0
+    for start, end, new in [*ranges, (len(text), len(text), "")]:
+        for part in (text[begin:start], new):
+            if isinstance(part, str) and isinstance(parts[-1], str):
+                parts[-1] += part
+            else:
+                parts.append(part)
+        begin = end
+    return [part for part in parts if part != ""]

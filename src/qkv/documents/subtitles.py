@@ -2,9 +2,10 @@
 
 import html
 import re
+from collections.abc import Iterator
 
 from qkv.documents.format import TextFormat
-from qkv.documents.segment import Mark, Parts
+from qkv.documents.segment import Kind, Mark, Parts, replaced
 from qkv.errors import InputError
 
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
@@ -53,23 +54,18 @@ class Subtitles(TextFormat):
         self.add(lines[0][0], last, parts)
 
     def inline(self, start: int, end: int) -> Parts:
-        parts: Parts = []
-        for match in CODE.finditer(self.text, start, end):
-            parts.append(self.unescape(self.text[start : match.start()]))
-            kind = "alone" if not match[2] else "close" if match[1] else "open"
-            parts.append(Mark(match[0], kind, match[2] or ""))  # type: ignore[arg-type]
-            start = match.end()
-        return [part for part in [*parts, self.unescape(self.text[start:end])] if part != ""]
+        text = self.text[start:end]
+        parts = replaced(text, codes(text))
+        return [html.unescape(part) if isinstance(part, str) and self.is_markup else part for part in parts]
 
-    def unescape(self, text: str) -> str:
-        return text
+
+def codes(text: str) -> Iterator[tuple[int, int, Mark]]:
+    for match in CODE.finditer(text):
+        kind: Kind = "alone" if not match[2] else "close" if match[1] else "open"
+        yield (*match.span(), Mark(match[0], kind, match[2] or ""))
 
 
 class WebVtt(Subtitles):
     """WebVTT: like SubRip, with entities; notes, styles and regions stay."""
 
-    def unescape(self, text: str) -> str:
-        return html.unescape(text)
-
-    def escape(self, text: str) -> str:
-        return html.escape(text, quote=False)
+    is_markup = True

@@ -1,11 +1,15 @@
-"""Tags of HTML and XML with their places in the text, in one pass and without backtracking."""
+"""Tags of HTML and XML with their places in the text, in one pass and without backtracking.
 
+Files are edited where they stand, and no parser at hand says where things stand: lxml knows lines, html.parser where a
+tag begins but not where an end tag or an attribute's value ends, expat bytes of tags but no values and no HTML.
+"""
+
+import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
 
-from qkv.errors import InputError
+from qkv.documents.segment import Mark, Parts, replaced
 
 # Every "<" that begins a tag matches, if need be up to the end of the text, so that nothing is looked at twice.
 TAG = re.compile(
@@ -17,7 +21,7 @@ ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"
 ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Tag:
     """One tag, or a comment, declaration or CDATA section, whose name is empty."""
 
@@ -43,39 +47,32 @@ class Tag:
 
 
 def scan(text: str, start: int = 0, end: int | None = None, raw: frozenset[str] = frozenset()) -> Iterator[Tag]:
-    """The tags in their order; within the elements named in `raw`, only their own end is one."""
+    """The tags in their order. In HTML there are `raw` elements, within which only their own end is one, and names are
+    in lower case."""
     end = len(text) if end is None else end
     while match := TAG.search(text, start, end):
         start = match.end()
         name = (match["name"] or "").rpartition(":")[2]
+        name = name.lower() if raw else name
         closes = match["slash"] == "/"
         yield Tag(match.start(), start, name, bool(name) and not closes, closes or match[0].endswith("/>"), match[0])
-        if name.lower() in raw and not closes:
+        if name in raw and not closes:
             ending = re.compile(f"</{re.escape(name)}", re.IGNORECASE).search(text, start, end)
             start = ending.start() if ending else end
 
 
-def check_xml(data: bytes, name: str) -> None:
-    """Refuse what is not sound XML, and entities, which can read other files or grow without end."""
-    try:
-        from lxml import etree
-    except ImportError:
-        raise InputError(f"reading {name} needs lxml; install it with: pip install 'qkv[formats]'") from None
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
-    try:
-        root = etree.fromstring(data, parser)
-    except etree.XMLSyntaxError as error:
-        reason = str(error.msg)
-        if "ntity" in reason:
-            refuse_entities(name, reason)
-        raise InputError(f"{name} line {error.lineno} is not sound XML ({reason}); export the file again") from None
-    dtd: Any = root.getroottree().docinfo.internalDTD
-    if dtd is not None and (names := [entity.name for entity in dtd.iterentities()]):
-        refuse_entities(name, f"its DOCTYPE declares {names[0]!r}")
+def end_of(tags: list[Tag], number: int) -> int:
+    """The number of the tag that ends the element which this one opens; of the last one, if none does."""
+    depth = 0
+    for at in range(number, len(tags)):
+        if tags[at].name == tags[number].name:
+            depth += tags[at].is_open - tags[at].is_close
+            if depth <= 0:
+                return at
+    return len(tags) - 1
 
 
-def refuse_entities(name: str, reason: str) -> NoReturn:
-    raise InputError(
-        f"{name} uses XML entities ({reason}), which are refused because they can read other files or grow without "
-        "end; write the characters themselves"
-    )
+def decoded(text: str, mark: Callable[[str, str], Mark | None]) -> Parts:
+    """Text with the character of each entity, unless `mark`, which is given the two, has a mark for it."""
+    found = ((match, html.unescape(match[0])) for match in ENTITY.finditer(text))
+    return replaced(text, ((*match.span(), mark(match[0], character) or character) for match, character in found))

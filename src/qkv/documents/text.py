@@ -1,8 +1,10 @@
 """Plain text: lines, spaces, tabs and blank lines stay; the words between them are translated."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from qkv.documents.format import TextFormat
 from qkv.documents.protect import Patterns
 from qkv.documents.segment import Translates, code_of
 from qkv.documents.translate import translate_segments
@@ -27,3 +29,12 @@ def translate_text(
         ranked = [text] if one.ranked is None else [code_of(parts) for parts in one.ranked]
         results.append(TranslatedText(ranked[0], ranked, one.remarks))
     return results
+
+
+class PlainText(TextFormat):
+    """Plain text; line ends, blank lines, indentation and tabs stay."""
+
+    def find(self) -> None:
+        for match in re.finditer(r"[^\r\n]+", self.text):
+            if match[0].strip():
+                self.add(*match.span(), [match[0]])

@@ -18,7 +18,7 @@ from qkv.decoding import Translator
 from qkv.decoding.alignment import align
 from qkv.documents.place import Links, Marks, in_proportion, place
 from qkv.documents.protect import Patterns, protect, set_aside
-from qkv.documents.segment import Mark, Parts, Translates
+from qkv.documents.segment import Mark, Parts, Translates, replaced
 from qkv.errors import InputError
 from qkv.text.sentences import split_sentences
 
@@ -46,7 +46,7 @@ class Piece:
     before: Parts
     after: Parts
     words: Words = field(default_factory=list)  # placeholders, for each of which a number stands in the text
-    pieces: list["Piece"] | None = None  # between its placeholders, where a translation lost one
+    cut: list["Piece | str | Mark"] = field(default_factory=list)  # at its placeholders, where a translation lost one
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,12 @@ def translate_segments(translator: Translates, segments: list[Parts], also: Patt
     run(translator, pieces, known, how)
     for piece in pieces:
         if not all(keeps(text, piece) for text in known[piece.text].texts):
-            piece.pieces = list(cut_at_words(piece))
-    inner = [one for piece in pieces for one in piece.pieces or () if has_words(one)]
+            piece.cut = list(cut_at_words(piece))
+    inner = [one for piece in pieces for one in piece.cut if isinstance(one, Piece)]
     run(translator, inner, known, how)
-    links = link(translator, [*pieces, *inner], known)
+    marked = (piece for piece in [*pieces, *inner] if piece.marks)
+    pairs = list(dict.fromkeys((piece.text, other) for piece in marked for other in known[piece.text].texts))
+    links = dict(zip(pairs, aligned(translator, pairs), strict=True))
     return [assemble(items, known, links) for items in plans]
 
 
@@ -103,20 +105,16 @@ def plan(segment: Parts, also: Patterns) -> Iterator[Piece | str | Mark]:
     unit: Parts = []
     parts = [one for part in segment for one in (set_aside(part, also) if isinstance(part, str) else [part])]
     for part in parts:
-        if isinstance(part, Mark) and part.kind == "gap":
-            yield from sentences(unit)
-            yield part
-            unit = []
-        elif isinstance(part, Mark):
+        if isinstance(part, Mark) and part.kind != "gap":
             unit.append(part)
-        else:
-            for number, text in enumerate(GAPS.split(part)):
-                if number % 2:
-                    yield from sentences(unit)
-                    yield text
-                    unit = []
-                elif text:
-                    unit += protect(text)
+            continue
+        for number, one in enumerate(GAPS.split(part) if isinstance(part, str) else ("", part)):
+            if number % 2:
+                yield from sentences(unit)
+                yield one
+                unit = []
+            elif isinstance(one, str):
+                unit += protect(one)
     yield from sentences(unit)
 
 
@@ -143,11 +141,8 @@ def sentences(unit: Parts) -> Iterator[Piece | str | Mark]:
         own, marks = share(marks, begin, end, is_last=at + 1 == len(several))
         held = words[bisect_left(words, (begin,)) : bisect_left(words, (end,))]
         inside = [(offset - begin, number, mark) for offset, number, mark in held]
-        space = len(sentence) - len(sentence.lstrip())
-        piece = trimmed(sentence, own, sentence.strip())
-        piece.words = [(offset - space, number, mark) for offset, number, mark in inside]
-        if has_words(piece):
-            yield piece
+        if has_words(sentence):
+            yield trimmed(sentence, own, sentence.strip(), inside)
         else:
             yield from as_it_is(sentence, own, inside)
         begin = end
@@ -163,42 +158,41 @@ def share(marks: Marks, begin: int, end: int, *, is_last: bool) -> tuple[Marks, 
     return [(offset - begin, mark) for offset, mark in marks[:number]], marks[number:]
 
 
-def trimmed(text: str, marks: Marks, core: str) -> Piece:
-    """A piece of the core of a text; the rest is before and after it."""
+def trimmed(text: str, marks: Marks, core: str, words: Words) -> Piece:
+    """A piece of the core of a text, in which the placeholders are; the rest is before and after it."""
     start = text.index(core)
     end = start + len(core)
     before = as_it_is(text[:start], [one for one in marks if one[0] < start], [])
     held = [(offset - start, mark) for offset, mark in marks if start <= offset <= end]
     after = as_it_is(text[end:], [(offset - end, mark) for offset, mark in marks if offset > end], [])
-    return Piece(core, held, list(before), list(after))
+    return Piece(core, held, before, after, [(offset - start, number, mark) for offset, number, mark in words])
 
 
-def has_words(piece: Piece) -> bool:
+def has_words(text: str) -> bool:
     """Whether there is a letter besides the placeholders (whose numbers have none)."""
-    return any(letter.isalpha() for letter in piece.text)
+    return any(letter.isalpha() for letter in text)
 
 
-def cut_at_words(piece: Piece) -> Iterator[Piece]:
-    """The pieces between placeholders; each but the last has with it the placeholder that follows it."""
+def cut_at_words(piece: Piece) -> Iterator[Piece | str | Mark]:
+    """The placeholders, and the pieces between them."""
     begin, marks = 0, piece.marks
     for offset, number, mark in [*piece.words, (len(piece.text), "", None)]:
         own, marks = share(marks, begin, offset + 1, is_last=mark is None)  # at its offset, marks come before it
         text = piece.text[begin:offset]
-        found = WORDS.search(text) if any(letter.isalpha() for letter in text) else None
-        one = trimmed(text, own, found[0] if found else text)
-        one.words = [(offset, number, mark)] if mark else []
-        yield one
+        if has_words(text) and (found := WORDS.search(text)):
+            yield trimmed(text, own, found[0], [])
+        else:
+            yield from as_it_is(text, own, [])
+        if mark:
+            yield mark
         begin = offset + len(number)
 
 
-def as_it_is(text: str, marks: Marks, words: Words) -> Iterator[str | Mark]:
-    begin = 0
+def as_it_is(text: str, marks: Marks, words: Words) -> Parts:
     # At one offset a mark is before a placeholder, whose number has moved what comes after it.
-    for offset, number, mark in sorted([*((at, "", mark) for at, mark in marks), *words], key=lambda m: (m[0], m[1])):
-        yield text[begin:offset].replace(SPACE, "")
-        yield mark
-        begin = offset + len(number)
-    yield text[begin:].replace(SPACE, "")
+    both = sorted([*((at, "", mark) for at, mark in marks), *words], key=lambda m: (m[0], m[1]))
+    parts = replaced(text, ((at, at + len(number), mark) for at, number, mark in both))
+    return [part.replace(SPACE, "") if isinstance(part, str) else part for part in parts]
 
 
 # -- putting together ------------------------------------------------------------------------------------------------
@@ -221,24 +215,7 @@ def keeps(text: str, piece: Piece) -> bool:
 def restored(text: str, words: Words) -> Parts:
     """The text with the placeholders in the places of their numbers."""
     marks = {number: mark for _, number, mark in words}
-    parts: Parts = []
-    begin = 0
-    for match in ALONE.finditer(text):
-        if match[0] in marks:
-            parts += [text[begin : match.start()], marks[match[0]]]
-            begin = match.end()
-    return [*parts, text[begin:]]
-
-
-def link(translator: Translates, pieces: list[Piece], known: Known) -> LinksOf:
-    """The word alignments that marks are placed by."""
-    texts = {
-        (piece.text, other): None
-        for piece in pieces if piece.marks and piece.text in known
-        for other in known[piece.text].texts
-    }  # fmt: skip
-    pairs = list(texts)
-    return dict(zip(pairs, aligned(translator, pairs), strict=True))
+    return replaced(text, ((*match.span(), marks[match[0]]) for match in ALONE.finditer(text) if match[0] in marks))
 
 
 def aligned(translator: Translates, pairs: list[tuple[str, str]]) -> list[Links]:
@@ -259,38 +236,22 @@ def assemble(items: list[Piece | str | Mark], known: Known, links: LinksOf) -> D
     pieces = [item for item in items if isinstance(item, Piece)]
     if not pieces:
         return Done(None)
-    ranked: list[Parts] = []
-    for rank in range(min(len(known[piece.text].texts) for piece in pieces)):
-        parts: Parts = []
-        for item in items:
-            parts += render(item, rank, known, links) if isinstance(item, Piece) else [item]
-        ranked.append(parts)
-    used = [
-        one for piece in pieces for one in ([piece] if keeps(chosen(piece, 0, known), piece) else piece.pieces or ())
-    ]
-    remarks = [remark for piece in used if has_words(piece) for remark in known[piece.text].remarks]
+    ranks = range(min(len(known[piece.text].texts) for piece in pieces))
+    ranked = [[part for item in items for part in render(item, rank, known, links)] for rank in ranks]
+    used = (one for piece in pieces for one in ([piece] if keeps(known[piece.text].texts[0], piece) else piece.cut))
+    remarks = [remark for piece in used if isinstance(piece, Piece) for remark in known[piece.text].remarks]
     return Done(ranked, list(dict.fromkeys(remarks)))
 
 
-def render(piece: Piece, rank: int, known: Known, links: LinksOf) -> Parts:
-    text = chosen(piece, rank, known)
-    if keeps(text, piece):
-        placed = place(piece.text, text, piece.marks, links.get((piece.text, text), []))
-        inner = [part for some in placed for part in (restored(some, piece.words) if isinstance(some, str) else [some])]
-        return [*piece.before, *inner, *piece.after]
-    parts: Parts = list(piece.before)
-    for one in piece.pieces or ():
-        parts += [*one.before, *render_cut(one, rank, known, links), *one.after, *(mark for _, _, mark in one.words)]
-    return parts + piece.after
-
-
-def render_cut(piece: Piece, rank: int, known: Known, links: LinksOf) -> Parts:
-    if not has_words(piece):
-        return list(as_it_is(piece.text, piece.marks, []))
-    text = chosen(piece, rank, known)
-    return place(piece.text, text, piece.marks, links.get((piece.text, text), []))
-
-
-def chosen(piece: Piece, rank: int, known: Known) -> str:
-    several = known[piece.text].texts
-    return several[min(rank, len(several) - 1)]
+def render(item: Piece | str | Mark, rank: int, known: Known, links: LinksOf) -> Parts:
+    """A piece in its translation of this rank or, if that lost a placeholder, what it is cut into in theirs."""
+    if not isinstance(item, Piece):
+        return [item]
+    several = known[item.text].texts
+    text = several[min(rank, len(several) - 1)]
+    if keeps(text, item):
+        placed = place(item.text, text, item.marks, links.get((item.text, text), []))
+        inner = [part for some in placed for part in (restored(some, item.words) if isinstance(some, str) else [some])]
+    else:
+        inner = [part for one in item.cut for part in render(one, rank, known, links)]
+    return [*item.before, *inner, *item.after]

@@ -6,52 +6,43 @@ from dataclasses import dataclass, field
 
 from qkv.documents.format import TextFormat
 from qkv.documents.segment import Mark, Parts
-from qkv.documents.tags import ENTITY, Tag, check_xml, scan
-from qkv.text.markup import CODES
+from qkv.documents.tags import Tag, decoded, end_of, scan
+from qkv.errors import InputError
+from qkv.text.markup import CODES, check_xml, wrong_root
 
 
 @dataclass
-class Element:
-    """An element, from the start of its first tag to the end of its last."""
+class Element(Tag):
+    """From the start of its first tag, which is its `text`, to the end of its last; <a/> opens and closes itself."""
 
-    first: Tag
+    inside: tuple[int, int]  # where the content begins and ends
     parent: "Element | None"
-    last: Tag | None = None  # of an empty element the first
     children: list["Element"] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        return self.first.name
-
-    @property
-    def start(self) -> int:
-        return self.first.start
-
-    @property
-    def end(self) -> int:
-        return (self.last or self.first).end
-
-    @property
-    def inside(self) -> tuple[int, int]:
-        """Where the content begins and ends; of an empty element nowhere."""
-        return self.first.end, max(self.first.end, (self.last or self.first).start)
 
     def child(self, name: str) -> "Element | None":
         return next((child for child in self.children if child.name == name), None)
 
-    def get(self, attribute: str) -> str:
-        return html.unescape(self.first.get(attribute.lower()))
+    def get(self, name: str) -> str:
+        return html.unescape(super().get(name.lower()))
+
+    def outwards(self) -> Iterator["Element"]:
+        """The element itself, the one that it is in, and so on."""
+        element: Element | None = self
+        while element is not None:
+            yield element
+            element = element.parent
 
 
-def elements(text: str, start: int = 0, end: int | None = None) -> Iterator[Element]:
+def elements(text: str) -> Iterator[Element]:
     """Each element when it is complete, so that the inner ones come before the outer."""
     stack: list[Element] = []
-    for tag in scan(text, start, end):
+    for tag in scan(text):
         if tag.is_open:
-            stack.append(Element(tag, stack[-1] if stack else None))
+            stack.append(Element(**vars(tag), inside=(tag.end, tag.end), parent=stack[-1] if stack else None))
         if tag.is_close and stack:
             element = stack.pop()
-            element.last = tag
+            element.inside = (element.end, max(element.end, tag.start))
+            element.end = tag.end
             if stack:
                 stack[-1].children.append(element)
             yield element
@@ -60,12 +51,19 @@ def elements(text: str, start: int = 0, end: int | None = None) -> Iterator[Elem
 class XmlFormat(TextFormat):
     """A format that is XML: checked, then edited as text."""
 
+    is_markup = True
+
     def open(self, data: bytes) -> None:
         check_xml(data, self.name)
         super().open(data)
 
-    def escape(self, text: str) -> str:
-        return html.escape(text, quote=False)
+    def elements(self, root: str, wanted: str) -> list[Element]:
+        """All of them, of which the root is the last."""
+        found = list(elements(self.text))
+        name = found[-1].name if found else ""
+        if name != root:
+            raise InputError(wrong_root(self.name, name, root, wanted))
+        return found
 
     def space_before(self, at: int) -> str:
         """The line end and the indentation before this place."""
@@ -82,19 +80,19 @@ class XmlFormat(TextFormat):
         for number, tag in enumerate(tags):
             if tag.start < skip:
                 continue
-            parts += decoded(self.text[at : tag.start])
+            parts += decoded(self.text[at : tag.start], gap)
             skip = tag.end
             if tag.text.startswith("<![CDATA["):
                 parts.append(tag.text[9:-3])
             elif tag.is_open and not tag.is_close and (tag.name in CODES or is_protected(tag)):
-                skip = end_of(tags, number)
+                skip = tags[end_of(tags, number)].end
                 parts.append(Mark(self.text[tag.start : skip], "alone" if tag.name in CODES else "word"))
             elif tag.is_open == tag.is_close:
                 parts.append(Mark(tag.text))
             else:
                 parts.append(Mark(tag.text, "open" if tag.is_open else "close", tag.name))
             at = skip
-        return parts + decoded(self.text[at:end])
+        return parts + decoded(self.text[at:end], gap)
 
 
 def is_protected(tag: Tag) -> bool:
@@ -102,27 +100,6 @@ def is_protected(tag: Tag) -> bool:
     return tag.name == "mrk" and (tag.get("mtype") == "protected" or tag.get("translate") == "no")
 
 
-def end_of(tags: list[Tag], number: int) -> int:
-    """Where the element ends that this tag opens."""
-    depth = 0
-    for at in range(number, len(tags)):
-        if tags[at].name == tags[number].name:
-            depth += tags[at].is_open - tags[at].is_close
-            if depth == 0:
-                return tags[at].end
-    return tags[-1].end
-
-
-def decoded(text: str) -> Parts:
-    """Text without entities; a line end or tab that is spelled as one stays so."""
-    parts: Parts = []
-    waiting = ""
-    begin = 0
-    for match in ENTITY.finditer(text):
-        character = html.unescape(match[0])
-        waiting += text[begin : match.start()]
-        if character in "\n\r\t":
-            parts += [waiting, Mark(match[0], "gap")]
-        waiting = "" if character in "\n\r\t" else waiting + character
-        begin = match.end()
-    return [part for part in [*parts, waiting + text[begin:]] if part != ""]
+def gap(entity: str, character: str) -> Mark | None:
+    """A line end or tab that is spelled as an entity stays so."""
+    return Mark(entity, "gap") if character in "\n\r\t" else None

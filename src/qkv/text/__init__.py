@@ -7,19 +7,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from qkv.errors import InputError, nearest
+from qkv.text.conllu import read_conll, read_parts_of_speech
 from qkv.text.examples import Labelled, LabelledPair, Pair, SpanQuestion, Tagged, Text
-from qkv.text.jsonl import read_jsonl
+from qkv.text.exchange import read_po, read_tmx, read_xliff, tmx_languages
 from qkv.text.labelled import read_labelled_pair_records, read_labelled_records, read_treebank
 from qkv.text.language import from_name, without_regions
 from qkv.text.lines import check_file, suffix
-from qkv.text.plain import read_plain
-from qkv.text.po import read_po
+from qkv.text.pairs import read_pair_objects, read_pair_rows, read_plain, row_languages
 from qkv.text.spans import read_squad
-from qkv.text.table import csv_languages, read_csv, read_tsv, tsv_languages
-from qkv.text.tagged import read_conll, read_parts_of_speech
 from qkv.text.texts import BORDERS, read_json_texts, read_plain_text
-from qkv.text.tmx import read_tmx, tmx_languages
-from qkv.text.xliff import read_xliff
 
 __all__ = [
     "LABELLED", "LABELLED_PAIRS", "PAIRS", "SPANS", "TAGGED", "TEXTS",
@@ -33,9 +29,9 @@ PairReader = Callable[[Path, str | None, str | None, Counter[str]], Iterator[Pai
 
 # By the end of a file's name; each may be followed by .gz. Any other file is plain text, one sentence on a line.
 PAIRS: dict[str, PairReader] = {
-    ".tsv": read_tsv,
-    ".csv": read_csv,
-    ".jsonl": read_jsonl,
+    ".tsv": read_pair_rows,
+    ".csv": read_pair_rows,
+    ".jsonl": read_pair_objects,
     ".tmx": read_tmx,
     ".xlf": read_xliff,
     ".xliff": read_xliff,
@@ -44,27 +40,19 @@ PAIRS: dict[str, PairReader] = {
 
 # (path, source language, target language) -> both languages, for files that can name them in either order
 Namer = Callable[[Path, str | None, str | None], tuple[str, str] | None]
-NAMERS: dict[PairReader, Namer] = {read_tsv: tsv_languages, read_csv: csv_languages, read_tmx: tmx_languages}
+NAMERS: dict[str, Namer] = {".tsv": row_languages, ".csv": row_languages, ".tmx": tmx_languages}
 
 # (path, what parts documents, key of the text in JSON) -> texts; any other file is plain text.
-TextReader = Callable[[Path, str, str], Iterator[Text]]
-TEXTS: dict[str, TextReader] = {".jsonl": read_json_texts}
+TEXTS: dict[str, Callable[[Path, str, str], Iterator[Text]]] = {".jsonl": read_json_texts}
 
-# Any other file is tab-separated.
-LABELLED: dict[str, Callable[[Path], Iterator[Labelled]]] = {
-    ".tsv": read_labelled_records,
-    ".csv": read_labelled_records,
-    ".jsonl": read_labelled_records,
-    ".conllu": read_treebank,
-}
-LABELLED_PAIRS: dict[str, Callable[[Path], Iterator[LabelledPair]]] = {
-    ".tsv": read_labelled_pair_records,
-    ".csv": read_labelled_pair_records,
-    ".jsonl": read_labelled_pair_records,
-}
 # Any other file is read like the first.
-TAGGED: dict[str, Callable[[Path], Iterator[Tagged]]] = {".conll": read_conll, ".conllu": read_parts_of_speech}
-SPANS: dict[str, Callable[[Path], Iterator[SpanQuestion]]] = {".json": read_squad}
+RECORDS = (".tsv", ".csv", ".jsonl")
+LABELLED: dict[str, Callable[[Path], Iterator[Labelled]]] = {
+    **dict.fromkeys(RECORDS, read_labelled_records), ".conllu": read_treebank
+}  # fmt: skip
+LABELLED_PAIRS = dict.fromkeys(RECORDS, read_labelled_pair_records)
+TAGGED = {".conll": read_conll, ".conllu": read_parts_of_speech}
+SPANS = {".json": read_squad}
 
 T = TypeVar("T")
 
@@ -77,23 +65,19 @@ def read_pairs(
     `skipped` counts what was no pair at all, by reason, for example units of a TMX without one of the languages.
     All files are read in the direction of the first, see `languages`.
     """
-    if not paths:
-        raise InputError("no file was given; give one file of pairs, or a source file and a target file")
-    _check_files(paths)
+    _check(paths, "one file of pairs, or a source file and a target file")
     counted = Counter() if skipped is None else skipped
-    readers = [PAIRS.get(suffix(path)) for path in paths]
-    known = [reader for reader in readers if reader]
-    if len(known) == len(paths):
+    plain = [path for path in paths if suffix(path) not in PAIRS]
+    if not plain:
         if len(paths) > 1:
             source, target = languages(paths, source, target)
-        streams = zip(known, paths, strict=True)
-        return chain.from_iterable(reader(path, source, target, counted) for reader, path in streams)
-    if known:
-        odd = paths[readers.index(None)]
-        raise InputError(f"{odd} is plain text and cannot be read together with the other files; {_expected()}")
+        return chain.from_iterable(PAIRS[suffix(path)](path, source, target, counted) for path in paths)
+    expected = f"give two plain files (source, target), or files whose names end in {', '.join(PAIRS)}"
+    if len(plain) < len(paths):
+        raise InputError(f"{plain[0]} is plain text and cannot be read together with the other files; {expected}")
     if len(paths) != 2:
         given = "1 plain file" if len(paths) == 1 else f"{len(paths)} plain files"
-        raise InputError(f"{given} given ({', '.join(map(str, paths))}); {_expected()}")
+        raise InputError(f"{given} given ({', '.join(map(str, paths))}); {expected}")
     return read_plain(paths[0], paths[1])
 
 
@@ -102,11 +86,10 @@ def languages(
 ) -> tuple[str | None, str | None]:
     """The source and target language: what is given here, or what the names of two plain files tell (train.en.gz ->
     "en"), or what the first file says that names its languages."""
-    readers = [PAIRS.get(suffix(path)) for path in paths]
-    if len(paths) == 2 and not any(readers):
+    if len(paths) == 2 and not any(suffix(path) in PAIRS for path in paths):
         return source or from_name(paths[0]), target or from_name(paths[1])
-    for reader, path in zip(readers, paths, strict=True):
-        if not (source and target) and reader in NAMERS and (found := NAMERS[reader](path, source, target)):
+    for path in paths:
+        if not (source and target) and (name := NAMERS.get(suffix(path))) and (found := name(path, source, target)):
             codes = without_regions(*found)
             source, target = source or codes[0], target or codes[1]
     return source, target
@@ -120,44 +103,12 @@ def read_texts(paths: Sequence[Path], *, documents: str = "file", field: str = "
     """
     if documents not in BORDERS:
         raise InputError(f"unknown border of documents {documents!r}; {nearest(documents, BORDERS)}")
-
-    def read(path: Path) -> Iterator[Text]:
-        return _with_text(path, TEXTS.get(suffix(path), read_plain_text)(path, documents, field))
-
-    return _read({}, read, paths)
+    _check(paths)
+    readers = ((path, TEXTS.get(suffix(path), read_plain_text)) for path in paths)
+    return chain.from_iterable(_with_words(path, reader(path, documents, field)) for path, reader in readers)
 
 
-def read_labelled(paths: Sequence[Path]) -> Iterator[Labelled]:
-    """The texts of some files with their labels, as a stream."""
-    return _read(LABELLED, read_labelled_records, paths)
-
-
-def read_labelled_pairs(paths: Sequence[Path]) -> Iterator[LabelledPair]:
-    """The pairs of texts of some files with their label or number, as a stream."""
-    return _read(LABELLED_PAIRS, read_labelled_pair_records, paths)
-
-
-def read_tagged(paths: Sequence[Path]) -> Iterator[Tagged]:
-    """The sentences of some files, each word with its tag, as a stream."""
-    return _read(TAGGED, read_conll, paths)
-
-
-def read_spans(paths: Sequence[Path]) -> Iterator[SpanQuestion]:
-    """The questions of some files whose answers are parts of a text."""
-    return _read(SPANS, read_squad, paths)
-
-
-def _read(
-    table: Mapping[str, Callable[[Path], Iterator[T]]], other: Callable[[Path], Iterator[T]], paths: Sequence[Path]
-) -> Iterator[T]:
-    """The examples of all files, one file after the other, each by the end of its name."""
-    if not paths:
-        raise InputError("no file was given; give one or more files")
-    _check_files(paths)
-    return chain.from_iterable(table.get(suffix(path), other)(path) for path in paths)
-
-
-def _with_text(path: Path, texts: Iterator[Text]) -> Iterator[Text]:
+def _with_words(path: Path, texts: Iterator[Text]) -> Iterator[Text]:
     is_empty = True
     for text in texts:
         is_empty = is_empty and not text.text.strip()
@@ -166,10 +117,35 @@ def _with_text(path: Path, texts: Iterator[Text]) -> Iterator[Text]:
         raise InputError(f"{path} has no text; give files with at least a word in each")
 
 
-def _check_files(paths: Sequence[Path]) -> None:
+def read_labelled(paths: Sequence[Path]) -> Iterator[Labelled]:
+    """The texts of some files with their labels, as a stream."""
+    return _read(LABELLED, paths)
+
+
+def read_labelled_pairs(paths: Sequence[Path]) -> Iterator[LabelledPair]:
+    """The pairs of texts of some files with their label or number, as a stream."""
+    return _read(LABELLED_PAIRS, paths)
+
+
+def read_tagged(paths: Sequence[Path]) -> Iterator[Tagged]:
+    """The sentences of some files, each word with its tag, as a stream."""
+    return _read(TAGGED, paths)
+
+
+def read_spans(paths: Sequence[Path]) -> Iterator[SpanQuestion]:
+    """The questions of some files whose answers are parts of a text."""
+    return _read(SPANS, paths)
+
+
+def _read(table: Mapping[str, Callable[[Path], Iterator[T]]], paths: Sequence[Path]) -> Iterator[T]:
+    """The examples of all files, one file after the other, each by the end of its name."""
+    _check(paths)
+    first = next(iter(table.values()))
+    return chain.from_iterable(table.get(suffix(path), first)(path) for path in paths)
+
+
+def _check(paths: Sequence[Path], expected: str = "one or more files") -> None:
+    if not paths:
+        raise InputError(f"no file was given; give {expected}")
     for path in paths:
         check_file(path)
-
-
-def _expected() -> str:
-    return f"give two plain files (source, target), or files whose names end in {', '.join(PAIRS)}"

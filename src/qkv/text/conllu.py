@@ -1,10 +1,12 @@
-"""CoNLL-U: sentences with their dependency trees, one word on each line."""
+"""CoNLL-U, sentences with their dependency trees, and CoNLL, words with a tag each: names, parts of speech."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 from qkv.errors import InputError
+from qkv.text.examples import Tagged
 from qkv.text.lines import read_lines
 
 COLUMNS = 10
@@ -27,19 +29,23 @@ def read_conllu(path: Path) -> Iterator[Sentence]:
     Lines of joined words ("3-4 don't") and of empty nodes ("8.1") are no words of the basic tree and are left out.
     Whether the heads make a tree is for positions.tree to say.
     """
-    lines: list[tuple[int, str]] = []
     comments: dict[str, str] = {}
-    for number, line in enumerate(read_lines(path), start=1):
-        if line.startswith("#"):
-            key, _, value = line[1:].partition("=")
-            comments[key.strip()] = value.strip()
-        elif line.strip():
-            lines.append((number, line))
-        elif lines:
-            yield _sentence(path, lines, comments)
-            lines, comments = [], {}
-    if lines:
-        yield _sentence(path, lines, comments)
+    for lines in _blocks(path):
+        said = [line[1:].partition("=") for _, line in lines if line.startswith("#")]
+        comments |= {key.strip(): value.strip() for key, _, value in said}
+        if words := [(number, line) for number, line in lines if not line.startswith("#")]:
+            yield _sentence(path, words, comments)
+            comments = {}
+
+
+def _blocks(path: Path) -> Iterator[list[tuple[int, str]]]:
+    """The lines of each sentence with their numbers: those between blank lines and marks of documents."""
+
+    def is_border(line: tuple[int, str]) -> bool:
+        return not line[1].strip() or ("-DOCSTART-" in line[1] and line[1].split()[0] == "-DOCSTART-")
+
+    numbered = enumerate(read_lines(path), start=1)
+    return (list(lines) for ends, lines in groupby(numbered, is_border) if not ends)
 
 
 def _sentence(path: Path, lines: list[tuple[int, str]], comments: dict[str, str]) -> Sentence:
@@ -47,10 +53,8 @@ def _sentence(path: Path, lines: list[tuple[int, str]], comments: dict[str, str]
     for number, line in lines:
         cells = line.split("\t")
         if len(cells) != COLUMNS:
-            raise InputError(
-                f"{path} line {number} has {len(cells)} of the {COLUMNS} tab-separated columns of CoNLL-U; "
-                "give a file in that format"
-            )
+            raise InputError(f"{path} line {number} has {len(cells)} of the {COLUMNS} tab-separated columns of CoNLL-U"
+                             "; give a file in that format")  # fmt: skip
         if "-" in cells[0] or "." in cells[0]:
             continue
         if cells[0] != str(len(words) + 1):
@@ -66,3 +70,32 @@ def _sentence(path: Path, lines: list[tuple[int, str]], comments: dict[str, str]
     if not words:
         raise InputError(f"{place} begins a sentence that has no words; give each sentence at least one")
     return Sentence(words, heads, place, comments, tags)
+
+
+def read_parts_of_speech(path: Path) -> Iterator[Tagged]:
+    """The words of a CoNLL-U file with their universal parts of speech (column UPOS)."""
+    return (Tagged(sentence.words, sentence.tags, sentence.place) for sentence in read_conllu(path))
+
+
+def read_conll(path: Path) -> Iterator[Tagged]:
+    """A word on each line, the first of its columns, and its tag, the last; tabs or spaces between them. A blank line
+    ends a sentence; lines of -DOCSTART- are left out.
+
+    Tags of the forms B-type, I-type and O mark phrases. An I- that goes on with no phrase of its type begins one and is
+    read as B-: that is how CoNLL-2003 writes them.
+    """
+    for lines in _blocks(path):
+        words, tags = list[str](), list[str]()
+        for number, line in lines:
+            cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
+            word, tag = cells[0], cells[-1]
+            if len(cells) < 2 or not word or tag in ("", "B-", "I-"):
+                raise InputError(
+                    f"{path} line {number} is {line[:40]!r} where a word and its tag were expected; write both, with a "
+                    "tab between them, and a blank line between sentences"
+                )
+            if tag.startswith("I-") and (not tags or tags[-1] not in (tag, f"B-{tag[2:]}")):
+                tag = f"B-{tag[2:]}"
+            words.append(word)
+            tags.append(tag)
+        yield Tagged(words, tags, f"{path} line {lines[0][0]}")

@@ -129,16 +129,12 @@ def fail_if_unusable(report: Report, minimum: int = 10) -> None:
         of = f"{report.kept:,} usable {'pair' if report.kept == 1 else 'pairs'} of {report.read:,} read"
         raise InputError(f"{of}{f' ({why})' if why else ''}; at least {minimum} are needed: give more sentence pairs")
     if total > report.rules.max_dropped * report.read:
+        first = f", first: {report.examples[main][0].place}" if report.examples.get(main) else ""
         raise InputError(
             f"{total:,} of {report.read:,} pairs were dropped, most because they {report.reasons()[main]} "
-            f"({dropped[main]:,}{_place(report, main)}); check that these are the right files in the right order, or "
+            f"({dropped[main]:,}{first}); check that these are the right files in the right order, or "
             f"set data.doctor.max_dropped = 1 to go on with the {report.kept:,} that are left"
         )
-
-
-def _place(report: Report, finding: str) -> str:
-    examples = report.examples.get(finding)
-    return f", first: {examples[0].place}" if examples else ""
 
 
 def _count(pairs: int) -> str:

@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import tokenizers
 
-from qkv.text.kinds import BPE, BYTES, LONGEST_PIECE, ByteBPE
-from qkv.text.learning import Tree, by_id, checked, numbered, ranked
+from qkv.text.kinds import BPE, BYTES, LONGEST_PIECE, ByteBPE, Tree, by_id, count_words, numbered, ranked
 
 TokenPair = tuple[str, str]
 LEAST = 2  # a letter or a pair that occurs once is no token
@@ -19,14 +18,10 @@ def grow(tree: Tree, kind: BPE | ByteBPE, texts: Iterable[str], size: int) -> Tr
     """A tokenizer.json with at most `size` tokens: the most frequent pairs of tokens in the new text are merged, by
     merges that follow the old ones. Letters that had none get a token first, in at most half of the room; with bytes as
     letters there are no such."""
-    rust = tokenizers.Tokenizer.from_str(json.dumps(tree))
-    words: Counter[str] = Counter()
-    for text in checked(texts):
-        normalised = rust.normalizer.normalize_str(text) if rust.normalizer else text
-        words.update(word for word, _ in rust.pre_tokenizer.pre_tokenize_str(normalised))
-    known = by_id(tree["model"])
-    room = size - len(known)
-    tokens = known + _new_letters(words, set(known))[: room // 2]
+    words, letters = count_words(tree, texts)
+    known, vocab = by_id(tree["model"]), tree["model"]["vocab"]
+    new = [letter for letter in ranked(letters, []) if letter not in vocab and letters[letter] >= LEAST]
+    tokens = known + new[: (size - len(known)) // 2]
     tree = {**tree, "model": {**tree["model"], "vocab": numbered(tokens)}}
     model = tokenizers.Tokenizer.from_str(json.dumps(tree)).model
     split = {word: [token.value for token in model.tokenize(word)] for word in words}
@@ -35,14 +30,6 @@ def grow(tree: Tree, kind: BPE | ByteBPE, texts: Iterable[str], size: int) -> Tr
     vocab = numbered(tokens + ["".join(pair) for pair in merges])
     added = [list(pair) for pair in merges]
     return {**tree, "model": {**tree["model"], "vocab": vocab, "merges": tree["model"]["merges"] + added}}
-
-
-def _new_letters(words: Counter[str], known: set[str]) -> list[str]:
-    letters: Counter[str] = Counter()
-    for word, count in words.items():
-        for letter in word:
-            letters[letter] += count
-    return [letter for letter in ranked(letters, []) if letter not in known and letters[letter] >= LEAST]
 
 
 def learn_merges(

@@ -6,16 +6,21 @@ pre-tokenizer, decoder), and the way that such a model is learned.
 
 import itertools
 import json
+import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import tokenizers
 from tokenizers import models, trainers
 
 from qkv.errors import InputError
-from qkv.text.learning import NOTHING, Tree, by_id, checked, frequent, numbered, ranked, train
+from qkv.text.normalise import check_unicode
+
+Tree = dict[str, Any]  # a tokenizer.json, or a part of one
+NOTHING: Tree = {"type": "BPE", "vocab": {}, "merges": []}  # a model that knows no token
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
@@ -174,13 +179,8 @@ class WordPiece(Kind):
         )  # fmt: skip
 
     def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
-        words, letters, inner = Counter[str](), Counter[str](), set(alphabet)
-        rust = tokenizers.Tokenizer.from_str(json.dumps({**self.frame, "model": NOTHING}))
-        for text in checked(texts):
-            words.update(word for word, _ in rust.pre_tokenizer.pre_tokenize_str(rust.normalizer.normalize_str(text)))
-        for word, count in words.items():
-            letters.update({letter: word.count(letter) * count for letter in set(word)})
-            inner.update(word[1:])
+        words, letters = count_words({**self.frame, "model": NOTHING}, texts)
+        inner = {*alphabet, *(letter for word in words for letter in word[1:])}
         forms = (
             form for letter in ranked(letters, alphabet) for form in (letter, f"##{letter}")[: 1 + (letter in inner)]
         )
@@ -227,8 +227,8 @@ TOKENIZERS: dict[str, type[Kind]] = {
 }
 
 
-def named_specials(names: Sequence[str], first: int) -> list[Tree]:
-    """The "added_tokens" of a tokenizer.json: special tokens with names of their own, in the ids from `first` on."""
+def added_tokens(names: Sequence[str], first: int) -> list[Tree]:
+    """Those of a tokenizer.json: special tokens with names of their own, in the ids from `first` on."""
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     return [{"id": number, "content": name, **flags} for number, name in enumerate(names, start=first)]
 
@@ -239,10 +239,74 @@ def kind_of(tree: Any) -> Kind | None:
         model, names = tree["model"], [token["content"] for token in tree["added_tokens"]]
         vocab = list(model["vocab"] if isinstance(model["vocab"], dict) else dict(model["vocab"]))
         for kind in (BPE(), Unigram(), ByteBPE(), WordPiece(), WordPiece(lowercase=False), Characters()):
-            whole = {**kind.frame, "added_tokens": named_specials(names, len(kind.reserved)), "model": model}
+            whole = {**kind.frame, "added_tokens": added_tokens(names, len(kind.reserved)), "model": model}
             first = kind.reserved + names
             if model["type"] == kind.type and tree == whole and vocab[: len(first)] == first:
                 return kind
     except (TypeError, ValueError, LookupError):
         pass
     return None
+
+
+# -- learning: texts are checked and counted, and the library trains a model on them -----------------------------------
+
+
+def checked(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, of which one at least must have a character."""
+    is_empty = True
+    for text in texts:
+        check_unicode(text)
+        is_empty = is_empty and not text
+        yield text
+    if is_empty:
+        raise InputError("there is no text to train a tokenizer on; give at least one sentence")
+
+
+def count_words(tree: Tree, texts: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
+    """The words of some texts, as a tokenizer.json parts them, and their letters."""
+    rust = tokenizers.Tokenizer.from_str(json.dumps(tree))
+    words, letters = Counter[str](), Counter[str]()
+    for text in checked(texts):
+        normalised = rust.normalizer.normalize_str(text) if rust.normalizer else text
+        words.update(word for word, _ in rust.pre_tokenizer.pre_tokenize_str(normalised))
+    for word, count in words.items():
+        for letter in word:
+            letters[letter] += count
+    return words, letters
+
+
+@contextmanager
+def frequent(texts: Iterable[str], alphabet: list[str], most: int) -> Iterator[Iterator[str]]:
+    """The texts without their rare characters, which are left to the bytes: at most `most` get a token, so that half of
+    the room stays for longer pieces. To be counted first, the texts go through a file."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as spool:
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(text)
+            spool.write(json.dumps(text, ensure_ascii=False) + "\n")
+        rare = dict.fromkeys(map(ord, ranked(counts, alphabet)[max(most, len(alphabet)) :]))
+        spool.seek(0)
+        yield (json.loads(line).translate(rare) for line in spool)
+
+
+def ranked(counts: Counter[str], alphabet: list[str]) -> list[str]:
+    """Characters, the frequent ones first; before all, those of the alphabet."""
+    counts.update(dict.fromkeys(alphabet, counts.total()))
+    return sorted(counts, key=lambda letter: (-counts[letter], letter))
+
+
+def train(frame: Tree, model: models.Model, trainer: trainers.Trainer, texts: Iterator[str]) -> Tree:
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps({**frame, "model": NOTHING}))
+    tokenizer.model = model
+    tokenizer.train_from_iterator(texts, trainer)
+    learned: Tree = json.loads(tokenizer.to_str())["model"]
+    return learned
+
+
+def by_id(model: Tree) -> list[str]:
+    """The tokens of a model in the order of their ids."""
+    return sorted(model["vocab"], key=model["vocab"].__getitem__)
+
+
+def numbered(tokens: list[str]) -> dict[str, int]:
+    return {token: number for number, token in enumerate(tokens)}

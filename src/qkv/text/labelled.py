@@ -6,7 +6,7 @@ from pathlib import Path
 from qkv.errors import InputError
 from qkv.text.conllu import read_conllu
 from qkv.text.examples import Labelled, LabelledPair
-from qkv.text.fields import Fields
+from qkv.text.records import Fields
 from qkv.text.sentences import split_sentences
 
 BORDER = "|||"  # between sentences, where the data itself marks them
@@ -46,7 +46,8 @@ def read_labelled_pair_records(path: Path) -> Iterator[LabelledPair]:
 
 def read_treebank(path: Path) -> Iterator[Labelled]:
     """The documents of a CoNLL-U file, as the English Web Treebank marks them: a line "# newdoc id = genre-name" begins
-    each, and its genre is the label. Sentences are the treebank's own."""
+    each, and its genre is the label. Sentences are the treebank's own, each with the mark behind it, which tells a
+    single one from an unmarked text."""
     label, place, texts = "", "", list[str]()
     for sentence in read_conllu(path):
         name = sentence.comments.get("newdoc id")
@@ -54,15 +55,10 @@ def read_treebank(path: Path) -> Iterator[Labelled]:
             raise InputError(f"{sentence.place} is of no document; begin each with a line # newdoc id = label-name")
         if name is not None:
             if texts:
-                yield Labelled(label, _mark(texts), place)
+                yield Labelled(label, " ".join(texts), place)
             label, place, texts = name.partition("-")[0] if "-" in name else "", sentence.place, []
             if not label:
                 raise InputError(f"{place} begins the document {name!r}, which has no label; name it label-name")
-        texts.append(sentence.comments.get("text") or " ".join(sentence.words))
+        texts.append(f"{sentence.comments.get('text') or ' '.join(sentence.words)} {BORDER}")
     if texts:
-        yield Labelled(label, _mark(texts), place)
-
-
-def _mark(texts: list[str]) -> str:
-    """Sentences as one text that marks them itself; the mark at the end tells one sentence from an unmarked text."""
-    return "".join(f"{text} {BORDER} " for text in texts).rstrip()
+        yield Labelled(label, " ".join(texts), place)

@@ -6,16 +6,25 @@ A line ends at a newline and nowhere else, so that line numbers agree with `wc -
 
 import codecs
 import gzip
-import io
 import zlib
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from qkv.errors import InputError
 
 BLOCK = 1 << 18  # bytes; larger blocks were not faster
+
+
+def extra(module: str, package: str, what: object) -> Any:
+    """A module of a package that only some formats need."""
+    try:
+        import_module(module.partition(".")[0])
+        return import_module(module)
+    except ImportError:
+        raise InputError(f"reading {what} needs {package}; install it with: pip install 'qkv[formats]'") from None
 
 
 def check_file(path: Path) -> None:
@@ -36,7 +45,7 @@ def read_blocks(path: Path) -> Iterator[bytes]:
     check_file(path)
     line = 1
     try:
-        with _open(path) as file:
+        with gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb") as file:
             while block := file.read1(BLOCK):
                 yield block
                 line += block.count(b"\n")
@@ -48,10 +57,6 @@ def read_blocks(path: Path) -> Iterator[bytes]:
         ) from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}; check the file") from None
-
-
-def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
-    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 def read_characters(path: Path) -> Iterator[str]:

@@ -7,6 +7,7 @@ context. Where a full stop can be read both ways ("J. Smith", "3. Oktober"), the
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from qkv.errors import InputError
 
@@ -14,6 +15,7 @@ from qkv.errors import InputError
 CLOSERS = r"""["'”’“‘»›«‹)\]}」』）】》〉]*"""
 SENTENCE_ENDS = re.compile(rf"[.!?…؟۔।॥։።។။。！？｡]+{CLOSERS}\s*|\n[^\S\n]*\n\s*")  # or an empty line
 CLAUSE_ENDS = re.compile(rf"[,;:–—،؛、，；：]+{CLOSERS}\s*")
+WORDS = re.compile(r"\S+\s*|\s+")  # each with the white space that follows it
 NO_SPACE_NEEDED = frozenset("。！？｡、，；：")  # East Asian punctuation; all other needs a space after it
 OPENERS = "\"'“‘„‚«‹»›([{¿¡「『（【《〈"
 
@@ -75,14 +77,15 @@ def split_to_fit(text: str, fits: Fits) -> list[str]:
 
     A sentence that is too long is cut at commas and the like, then at spaces, and at last anywhere.
     """
-    return _fit(text, fits, (split_sentences, _split_clauses, _split_words)) if text else []
+    return _fit(text, fits, (split_sentences, _split_clauses, WORDS.findall)) if text else []
 
 
 def _fit(text: str, fits: Fits, splitters: tuple[Splitter, ...]) -> list[str]:
     if fits(text):
         return [text]
     if not splitters:
-        return _halve(text, fits)
+        middle = _middle(text)
+        return _fit(text[:middle], fits, ()) + _fit(text[middle:], fits, ())
     pieces: list[str] = []
     pack = ""
     for part in splitters[0](text):
@@ -97,32 +100,19 @@ def _fit(text: str, fits: Fits, splitters: tuple[Splitter, ...]) -> list[str]:
     return pieces
 
 
-def _halve(text: str, fits: Fits) -> list[str]:
-    if fits(text):
-        return [text]
+def _middle(text: str) -> int:
+    """About the middle of a text, and not between a letter and its accents."""
     if len(text) == 1:
         raise InputError(f"not even the single character {text!r} fits; allow longer pieces")
     middle = len(text) // 2
     near = range(middle, max(0, middle - LONGEST_CLUSTER), -1)
-    cut = next((at for at in near if not unicodedata.category(text[at]).startswith("M")), middle)
-    return _halve(text[:cut], fits) + _halve(text[cut:], fits)
+    return next((at for at in near if not unicodedata.category(text[at]).startswith("M")), middle)
 
 
 def _split_clauses(text: str) -> list[str]:
-    def is_border(match: re.Match[str]) -> bool:
-        return match[0][-1].isspace() or not NO_SPACE_NEEDED.isdisjoint(match[0])
-
-    return _cut(text, (match.end() for match in CLAUSE_ENDS.finditer(text) if is_border(match)))
-
-
-def _split_words(text: str) -> list[str]:
-    return _cut(text, (match.end() for match in re.finditer(r"\s+", text)))
+    found = CLAUSE_ENDS.finditer(text)
+    return _cut(text, (m.end() for m in found if m[0][-1].isspace() or not NO_SPACE_NEEDED.isdisjoint(m[0])))
 
 
 def _cut(text: str, ends: Iterator[int]) -> list[str]:
-    pieces: list[str] = []
-    begin = 0
-    for end in ends:
-        pieces.append(text[begin:end])
-        begin = end
-    return pieces if begin == len(text) else [*pieces, text[begin:]]
+    return [text[begin:end] for begin, end in pairwise([0, *ends, len(text)]) if begin < end]

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from qkv.text.examples import Text
-from qkv.text.jsonl import read_records, text_at
 from qkv.text.lines import read_characters
+from qkv.text.records import read_objects, text_at
 
 BORDERS = ("file", "blank_lines", "lines")  # what parts the documents of a plain file
 PIECE = 1 << 16  # characters after which a document is cut at the next good place, or at any after twice as many
@@ -21,7 +21,7 @@ def read_plain_text(path: Path, documents: str, field: str) -> Iterator[Text]:
 def read_json_texts(path: Path, documents: str, field: str) -> Iterator[Text]:
     """Each object has one document, under the key `field`; those without a word are left out."""
     shape = f'write {{"{field}": "..."}} on each line, or say which key holds the texts'
-    for place, record in read_records(path, shape):
+    for place, record in read_objects(path, shape):
         if (text := text_at(record, field, place, shape)).strip():
             yield from (piece._replace(place=place) for piece in _pieces(path, _parts([text])))
 

@@ -17,20 +17,7 @@ from qkv.config import build
 from qkv.errors import InputError
 from qkv.files import write_text
 from qkv.text.growing import grow
-from qkv.text.kinds import (
-    BOS,
-    BPE,
-    EOS,
-    PAD,
-    RESERVED,
-    SPECIALS,
-    TOKENIZERS,
-    UNK,
-    ByteBPE,
-    Kind,
-    kind_of,
-    named_specials,
-)
+from qkv.text.kinds import BOS, BPE, EOS, PAD, RESERVED, SPECIALS, TOKENIZERS, UNK, ByteBPE, Kind, added_tokens, kind_of
 from qkv.text.normalise import check_unicode
 
 __all__ = ["BOS", "EOS", "PAD", "RESERVED", "SPECIALS", "TOKENIZERS", "UNK", "Tokenizer"]
@@ -86,7 +73,7 @@ class Tokenizer:
                 f"{len(wanted)}; ask for {len(reserved) + len(wanted) + 2} or more"
             )
         model = chosen.learn(texts, reserved, room, wanted)
-        tree = {**chosen.frame, "added_tokens": named_specials(specials, len(chosen.reserved)), "model": model}
+        tree = {**chosen.frame, "added_tokens": added_tokens(specials, len(chosen.reserved)), "model": model}
         return cls(json.dumps(tree, ensure_ascii=False, separators=(",", ":")), chosen)
 
     def grow(self, texts: Iterable[str], size: int) -> "Tokenizer":
