@@ -8,15 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
+
+from kit import Pairs, same_weights, write_tsv
 
 Run = Callable[..., Any]
-Pairs = list[tuple[str, str]]
-
-
-def write_tsv(path: Path, pairs: Pairs) -> None:
-    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
 
 
 def write_two(place: Path, pairs: Pairs, name: str) -> None:
@@ -29,11 +24,6 @@ def write_tmx(path: Path, pairs: Pairs) -> None:
     body = "".join(unit.format(*pair) for pair in pairs)
     text = f'<?xml version="1.0"?>\n<tmx version="1.4"><header srclang="num"/><body>\n{body}</body></tmx>\n'
     path.write_bytes(gzip.compress(text.encode()))
-
-
-def same_weights(one: Path, other: Path) -> bool:
-    a, b = (load_file(folder / "model.safetensors") for folder in (one, other))
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def test_the_run_folder_holds_model_settings_log_and_picture(trained: Any) -> None:

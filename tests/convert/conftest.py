@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
+import kit
+from kit import pad, stirred, teach
 from qkv import folder
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Asked, Translation
-from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from qkv.text.tokenizer import BOS, EOS, Tokenizer
 
 TEXTS = [
     "two dogs play in the snow",
@@ -42,33 +42,21 @@ def draw(count: int, seed: int) -> list[list[int]]:
     return [torch.randint(300, 316, (n,), generator=generator).tolist() for n in lengths]
 
 
-def pad(rows: list[list[int]]) -> Tensor:
-    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-
-
 @functools.cache
 def half_trained(name: str) -> Transformer:
     """On the way to copying its source: clear choices, many lengths, and mistakes. Every bias is something."""
     torch.manual_seed(0)
-    model = Transformer(TransformerConfig(vocab_size=320, dropout=0.0, **(SIZES | VARIANTS[name])))
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight += 0.02 * torch.randn_like(weight)
-    objective, optimiser = Translation(), torch.optim.Adam(model.parameters(), lr=5e-3)
+    model = stirred(Transformer(TransformerConfig(vocab_size=320, dropout=0.0, **(SIZES | VARIANTS[name]))), 0.02)
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
     for step in range(50):
         some = draw(24, step)
-        src, tgt = pad([[*row, EOS] for row in some]), pad([[BOS, *row, EOS] for row in some])
-        asked = Asked({}, tgt[:, 1:], int((tgt[:, 1:] != PAD).sum()))
-        loss = objective.loss(model(src, tgt[:, :-1]), asked)
-        optimiser.zero_grad()
-        (loss.total / asked.count).backward()
-        optimiser.step()
+        teach(model, optimiser, pad([*row, EOS] for row in some), pad([BOS, *row, EOS] for row in some))
     return model.eval()
 
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.train(TEXTS * 5, vocab_size=320)
+    return kit.tokenizer(*TEXTS, size=320)
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from kit import pad as padded
+from kit import teach
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Asked, Translation
-from qkv.text.tokenizer import BOS, EOS, PAD
+from qkv.text.tokenizer import BOS, EOS
 
 WORDS = 20  # the vocabulary of the trained model, special tokens included
 
@@ -17,10 +18,6 @@ def draw(count: int, seed: int) -> list[list[int]]:
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, 9, (count,), generator=generator).tolist()
     return [torch.randint(4, WORDS, (n,), generator=generator).tolist() for n in lengths]
-
-
-def pad_to_longest(rows: list[list[int]]) -> Tensor:
-    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
 
 
 def config(vocab_size: int, **others: object) -> TransformerConfig:
@@ -32,16 +29,11 @@ def config(vocab_size: int, **others: object) -> TransformerConfig:
 def model() -> Transformer:
     """Half of the way to copying its source: it has clear choices, of many lengths, and makes mistakes."""
     torch.manual_seed(0)
-    model, objective = Transformer(config(WORDS)), Translation()
+    model = Transformer(config(WORDS))
     optimiser = torch.optim.Adam(model.parameters(), lr=4e-3)
     for step in range(100):
         some = draw(48, step)
-        src, tgt = pad_to_longest([[*row, EOS] for row in some]), pad_to_longest([[BOS, *row, EOS] for row in some])
-        asked = Asked({}, tgt[:, 1:], int((tgt[:, 1:] != PAD).sum()))
-        loss = objective.loss(model(src, tgt[:, :-1]), asked)
-        optimiser.zero_grad()
-        (loss.total / asked.count).backward()
-        optimiser.step()
+        teach(model, optimiser, padded([*row, EOS] for row in some), padded([BOS, *row, EOS] for row in some))
     return model.eval()
 
 
@@ -66,4 +58,4 @@ def sources() -> list[list[int]]:
 
 @pytest.fixture(scope="session")
 def pad() -> Callable[[list[list[int]]], Tensor]:
-    return pad_to_longest
+    return padded
