@@ -1,14 +1,12 @@
 """CoNLL-U: what is read, what is left out, and what is refused."""
 
-import os
 from pathlib import Path
 
 import pytest
 
+from kit import real
 from qkv.errors import InputError
 from qkv.text.conllu import read_conllu
-
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data")) / "ud-english-ewt"
 
 
 def line(number: str, form: str, head: str) -> str:
@@ -49,9 +47,7 @@ def test_bad_lines_are_refused_by_their_number(tmp_path: Path, lines: list[str],
 
 
 def test_the_english_web_treebank_has_the_words_that_its_readme_counts() -> None:
-    path = DATA / "en_ewt-ud-dev.conllu.gz"
-    if not path.exists():
-        pytest.skip("the English Web Treebank is not on this machine; name its folder in QKV_DATA")
+    path = real("ud-english-ewt", "en_ewt-ud-dev.conllu.gz")
     sentences = list(read_conllu(path))
     assert len(sentences) == 2001
     assert sum(len(sentence.words) for sentence in sentences) == 25147
