@@ -1,10 +1,12 @@
 """What many tests need: data that may be there, tiny tokenizers and batches, tensors and weights compared."""
 
 import functools
+import gzip
 import inspect
 import io
 import os
 import random
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -17,16 +19,18 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from qkv import folder
 from qkv.data import Batch, RowsInMemory
 from qkv.data.batches import collate
 from qkv.errors import InputError
 from qkv.models import MODELS, Model
 from qkv.objectives import Asked, Objective, Translation
-from qkv.text.tokenizer import PAD, Tokenizer
+from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 Pairs = list[tuple[str, str]]
 Module = TypeVar("Module", bound=nn.Module)
 WORDS = ["red", "green", "blue", "cat", "dog", "house", "tree", "bird", "fish", "sun", "moon", "star", "road", "hill"]
+TEXTS = ["two dogs play in the snow", "a man rides a red bicycle", "zwei Hunde spielen im Schnee", "ein Mann fährt"]
 DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -51,6 +55,13 @@ def some_pairs(count: int, seed: int = 7) -> Pairs:
     while len(sources) < count:
         sources[" ".join(rng.choices(WORDS, k=rng.randint(2, 7)))] = None
     return [(source, source[::-1]) for source in sources]
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """A file, compressed if its name ends in .gz."""
+    data = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
 
 
 def write_tsv(path: Path, pairs: Pairs) -> Path:
@@ -78,6 +89,13 @@ def padded(lengths: Sequence[int], vocabulary: int, seed: int = 1) -> Tensor:
     rng, longest = torch.Generator().manual_seed(seed), max(lengths)
     ids = torch.randint(4, vocabulary, (len(lengths), longest), generator=rng)
     return ids.masked_fill(torch.arange(longest) >= torch.tensor(lengths)[:, None], PAD)
+
+
+def some_rows(count: int, seed: int, words: range) -> list[list[int]]:
+    """Sentences of one to eight of these words."""
+    rng = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 9, (count,), generator=rng).tolist()
+    return [torch.randint(words.start, words.stop, (n,), generator=rng).tolist() for n in lengths]
 
 
 def draw(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -111,6 +129,12 @@ def tiny_model(name: str, **settings: Any) -> Model:
     return MODELS[name](MODELS[name].config_class(**sizes(name, **settings)))
 
 
+def save_untrained(place: Path, name: str, words: Tokenizer, about: dict[str, Any], **settings: Any) -> Path:
+    """A model folder as a run would leave it, had it learned nothing."""
+    folder.save(place, tiny_model(name, vocab_size=len(words), **settings).eval(), words, about)
+    return place
+
+
 def stirred(model: Module, by: float) -> Module:
     """Every weight moved a little, so that biases and norms are not left at 0 and 1."""
     with torch.no_grad():
@@ -131,6 +155,15 @@ def teach(
     return loss.total.item() / question.count
 
 
+def teach_to_copy(model: Module, some: Callable[[int], list[list[int]]], steps: int, rate: float) -> Module:
+    """By steps on `some(step)` rows. Half of the way, a model has clear choices, of many lengths, and makes mistakes."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=rate)
+    for step in range(steps):
+        rows = some(step)
+        teach(model, optimiser, pad([*row, EOS] for row in rows), pad([BOS, *row, EOS] for row in rows))
+    return model.eval()
+
+
 def weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in model.named_parameters()}
 
@@ -145,15 +178,24 @@ def same_weights(one: Path, other: Path) -> bool:
     return same(*(load_file(folder / "model.safetensors") for folder in (one, other)))
 
 
-def refused(cases: dict[str, str] | list[tuple[Any, str]]) -> Callable[[Callable[..., object]], Callable[..., None]]:
-    """A test that runs once for each of the things that cannot be, the argument `wrong`: its InputError says why."""
+def refused(
+    cases: dict[Any, str] | list[tuple[Any, str]], names: str = "wrong", *, plain: bool = False
+) -> Callable[[Callable[..., object]], Callable[..., None]]:
+    """A test that runs once for each thing that cannot be: each ends in an InputError, one sentence that matches.
+
+    `names` are those of the test's arguments, with a tuple of values for several; `plain` sentences are no patterns.
+    """
+    rows = cases.items() if isinstance(cases, dict) else cases
+    several = len(names.split()) > 1
+    table = [(*(wrong if several else (wrong,)), re.escape(why) if plain else why) for wrong, why in rows]
 
     def decorate(test: Callable[..., object]) -> Callable[..., None]:
-        @pytest.mark.parametrize(("wrong", "why"), cases.items() if isinstance(cases, dict) else cases)
+        @pytest.mark.parametrize((*names.split(), "why"), table)
         @functools.wraps(test)
         def run(*given: Any, why: str, **named: Any) -> None:
-            with pytest.raises(InputError, match=why):
+            with pytest.raises(InputError, match=why) as caught:
                 test(*given, **named)
+            assert "\n" not in str(caught.value)
 
         signature = inspect.signature(test)
         why = inspect.Parameter("why", inspect.Parameter.KEYWORD_ONLY)

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import kit
-from kit import pad, stirred, teach
+from kit import some_rows, stirred, teach_to_copy
 from qkv import folder
 from qkv.models import Transformer, TransformerConfig
-from qkv.text.tokenizer import BOS, EOS, Tokenizer
+from qkv.text.tokenizer import Tokenizer
 
 TEXTS = [
     "two dogs play in the snow",
@@ -18,6 +18,7 @@ TEXTS = [
     "a man sleeps on a green sofa",
     "ein Mann schläft",
 ]
+WORDS = range(300, 316)
 SIZES = {"d_model": 32, "d_ff": 48, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "max_length": 60}
 # What another format may hold, each with something that it could get wrong.
 VARIANTS: dict[str, dict[str, object]] = {
@@ -35,23 +36,12 @@ VARIANTS: dict[str, dict[str, object]] = {
 }
 
 
-def draw(count: int, seed: int) -> list[list[int]]:
-    """Sentences of one to eight tokens out of sixteen."""
-    generator = torch.Generator().manual_seed(seed)
-    lengths = torch.randint(1, 9, (count,), generator=generator).tolist()
-    return [torch.randint(300, 316, (n,), generator=generator).tolist() for n in lengths]
-
-
 @functools.cache
 def half_trained(name: str) -> Transformer:
     """On the way to copying its source: clear choices, many lengths, and mistakes. Every bias is something."""
     torch.manual_seed(0)
     model = stirred(Transformer(TransformerConfig(vocab_size=320, dropout=0.0, **(SIZES | VARIANTS[name]))), 0.02)
-    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
-    for step in range(50):
-        some = draw(24, step)
-        teach(model, optimiser, pad([*row, EOS] for row in some), pad([BOS, *row, EOS] for row in some))
-    return model.eval()
+    return teach_to_copy(model, lambda step: some_rows(24, step, WORDS), steps=50, rate=5e-3)
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +52,7 @@ def tokenizer() -> Tokenizer:
 @pytest.fixture(scope="session")
 def sources() -> list[list[int]]:
     """Sentences that no model has seen."""
-    return draw(30, 10**6)
+    return some_rows(30, 10**6, WORDS)
 
 
 @pytest.fixture(params=list(VARIANTS))

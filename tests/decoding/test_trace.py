@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 
-from kit import pad, teach, tokenizer
+from kit import teach_to_copy, tokenizer
 from qkv.decoding import Translator, length_penalty
 from qkv.decoding.alignment import align
 from qkv.decoding.constraints import NEVER
@@ -35,13 +35,12 @@ def recurrent() -> Model:
 def translator(request: pytest.FixtureRequest) -> Translator:
     """On the way to copying its source: clear choices, and mistakes."""
     torch.manual_seed(1)
-    model, rng = request.param(), random.Random(1)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        some = [TOKENIZER.encode(" ".join(rng.sample(WORDS, rng.randint(2, 5)))) for _ in range(24)]
-        both = pad([BOS, *ids, EOS] for ids in some)
-        teach(model, optimiser, both[:, 1:], both)
-    return Translator(model, TOKENIZER, {})
+    rng = random.Random(1)
+
+    def some(_: int) -> list[list[int]]:
+        return [TOKENIZER.encode(" ".join(rng.sample(WORDS, rng.randint(2, 5)))) for _ in range(24)]
+
+    return Translator(teach_to_copy(request.param(), some, steps=60, rate=1e-2), TOKENIZER, {})
 
 
 @torch.no_grad()

@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kit import stirred
 from qkv.decoding import Plain, Search, greedy
 from qkv.decoding.hypothesis import best
 from qkv.engines.lean import LeanEmbedding, LeanTransformer, Sentences, is_standard, packed, padded
 from qkv.engines.lean_engine import Lean
 from qkv.models import Recurrent, RecurrentConfig, Transformer, TransformerConfig
+from searches import some_stay
 
 Pad = Callable[[list[list[int]]], Tensor]
 KINDS: list[dict[str, Any]] = [
@@ -30,10 +32,7 @@ KINDS: list[dict[str, Any]] = [
 def transformer(seed: int = 1, **others: Any) -> Transformer:
     torch.manual_seed(seed)
     sizes = {"d_model": 32, "d_ff": 48, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "max_length": 60}
-    model = Transformer(TransformerConfig(vocab_size=40, **(sizes | others))).eval()
-    for parameter in model.parameters():  # biases and norms are not left at 0 and 1
-        parameter.data += 0.2 * torch.randn_like(parameter)
-    return model
+    return stirred(Transformer(TransformerConfig(vocab_size=40, **(sizes | others))), 0.2).eval()
 
 
 @pytest.mark.parametrize("others", KINDS, ids=str)
@@ -69,12 +68,7 @@ def test_beams_that_change_places_and_sentences_that_leave(data: st.DataObject) 
         for s, own, logits in zip(sentences, pasts, found, strict=True):
             expected = MODEL(src[s : s + 1].expand(width, -1), torch.tensor(own)).logits[:, -1]
             torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
-        staying = data.draw(st.lists(st.sampled_from(range(len(sentences))), min_size=1, unique=True).map(sorted))
-        parents = [data.draw(st.lists(st.integers(0, width - 1), min_size=W, max_size=W)) for _ in staying]
-        rows = [i * width + parent for i, some in zip(staying, parents, strict=True) for parent in some]
-        seen.reorder(torch.tensor(rows))
-        pasts = [[pasts[i][parent] for parent in some] for i, some in zip(staying, parents, strict=True)]
-        sentences = [sentences[i] for i in staying]
+        sentences, pasts = some_stay(data, seen, sentences, pasts, W)
 
 
 MODEL = transformer()

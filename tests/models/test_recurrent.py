@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import properties
-from kit import Result, along, asked, close, same_weights, teach, tokenizer, write_tsv
+from kit import Result, along, asked, close, refused, same_weights, teach, tokenizer, write_tsv
 from qkv import folder
 from qkv.attention import ATTENTIONS, SCORES
 from qkv.config import from_tree
@@ -276,8 +276,7 @@ def test_the_sizes_are_those_of_the_papers_sums() -> None:
     assert list(counts.values()) == sorted(counts.values())
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
+@refused(
     [
         ({"decoder_layers": 0}, "decoder_layers must be at least 1, not 0"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
@@ -286,9 +285,8 @@ def test_the_sizes_are_those_of_the_papers_sums() -> None:
         ({"n_heads": 2}, "unknown key 'n_heads'"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        from_tree(RecurrentConfig, wrong)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    from_tree(RecurrentConfig, wrong)
 
 
 def test_an_attention_that_cannot_look_at_a_source_is_refused() -> None:

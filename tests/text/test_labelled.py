@@ -1,7 +1,6 @@
 """Labelled texts and pairs are the same from every format; real sets are read whole; bad lines are named."""
 
 import csv
-import gzip
 import io
 import json
 import re
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kit import real
+from kit import real, write
 from qkv.errors import InputError
 from qkv.text import LABELLED, LABELLED_PAIRS, read_labelled, read_labelled_pairs
 
@@ -29,11 +28,6 @@ def table(suffix: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> s
     file = io.StringIO()
     csv.writer(file).writerows([names, *rows])
     return file.getvalue()
-
-
-def write(path: Path, content: str) -> Path:
-    path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
-    return path
 
 
 @pytest.mark.parametrize("gz", ["", ".gz"])

@@ -1,6 +1,5 @@
 """Every file format gives the same pairs, from a stream, with their places."""
 
-import gzip
 import subprocess
 import sys
 from collections import Counter
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import real
+from kit import real, write
 from qkv.text import PAIRS, Pair, languages, read_pairs
 from qkv.text.lines import BLOCK, read_lines
 
@@ -96,12 +95,6 @@ FILES = {
     ".xliff": XLIFF_2,
     ".po": PO,
 }
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    data = content.encode() if isinstance(content, str) else content
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
 
 
 def texts(*paths: Path, source: str | None = "en", target: str | None = "de") -> list[tuple[str, str]]:

@@ -11,15 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import real
+from kit import real, write
 from qkv.errors import InputError
 from qkv.text import read_spans, read_tagged
 from qkv.text.tagged import read_conll
-
-
-def write(path: Path, content: str) -> Path:
-    path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
-    return path
 
 
 @pytest.mark.parametrize("name", ["a.conll", "a.txt.gz", "a.bio"])

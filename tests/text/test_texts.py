@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kit import real
+from kit import real, write
 from qkv.errors import InputError
 from qkv.text import Text, lines, read_texts, texts
 from qkv.text.tokenizer import Tokenizer
@@ -21,12 +21,6 @@ NEW_FOLDER_EACH_TIME = settings(deadline=None, suppress_health_check=[HealthChec
 hard_text = st.text(
     st.sampled_from(" ab\n\n\u3000é\u2028\r世'1.") | st.characters(codec="utf-8", exclude_characters="\0"), min_size=1
 )
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    data = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
 
 
 def joined(pieces: list[Text]) -> list[str]:
