@@ -156,7 +156,7 @@ def teach(
 
 
 def teach_to_copy(model: Module, some: Callable[[int], list[list[int]]], steps: int, rate: float) -> Module:
-    """By steps on `some(step)` rows. Half of the way, a model has clear choices, of many lengths, and makes mistakes."""
+    """By steps on `some(step)` rows; half of the way, a model has clear choices, of many lengths, and makes mistakes."""
     optimiser = torch.optim.Adam(model.parameters(), lr=rate)
     for step in range(steps):
         rows = some(step)
