@@ -103,6 +103,9 @@ def draw(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tens
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
+draw64 = functools.partial(draw, dtype=torch.float64)
+
+
 def along(x: Tensor) -> Tensor:
     """A direction to project on: the sum of a normalised vector is constant and has no gradient at all."""
     return draw(*x.shape, seed=3, dtype=x.dtype)
@@ -156,7 +159,7 @@ def teach(
 
 
 def teach_to_copy(model: Module, some: Callable[[int], list[list[int]]], steps: int, rate: float) -> Module:
-    """By steps on `some(step)` rows; half of the way, a model has clear choices, of many lengths, and makes mistakes."""
+    """By steps on `some(step)` rows; half of the way a model has clear choices, of many lengths, and makes mistakes."""
     optimiser = torch.optim.Adam(model.parameters(), lr=rate)
     for step in range(steps):
         rows = some(step)

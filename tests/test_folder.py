@@ -10,12 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from kit import tokenizer
 from qkv import folder
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig
-from qkv.text.tokenizer import Tokenizer
 
-TOKENIZER = Tokenizer.train(["the cat sat on the mat", "die Katze saß auf der Matte"], vocab_size=300)
+TOKENIZER = tokenizer("the cat sat on the mat", "die Katze saß auf der Matte")
 SRC = torch.tensor([[10, 70, 200, 2], [99, 2, 0, 0]])
 TGT = torch.tensor([[1, 80, 90], [1, 60, 0]])
 
@@ -128,11 +128,11 @@ def put(name: str, content: bytes) -> Callable[[Path], None]:
 
 
 def another_tokenizer(path: Path) -> None:
-    Tokenizer.train(["some other text altogether"], vocab_size=300).save(path / "tokenizer.json")
+    tokenizer("some other text altogether").save(path / "tokenizer.json")
 
 
 def smaller_tokenizer(path: Path) -> None:
-    other = Tokenizer.train(["ab"], vocab_size=262)
+    other = tokenizer("ab", size=262)
     other.save(path / "tokenizer.json")
     config(lambda tree: tree.update(tokenizer=other.fingerprint))(path)
 

@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from kit import refused
+from kit import refused, stirred, tokenizer
 from qkv import record_attention
 from qkv.decoding import Generated, Generator, Plain, beam_search, length_penalty
 from qkv.decoding.engine import padded_left
 from qkv.errors import InputError
 from qkv.models import GPT2, GPT2Config
-from qkv.text.tokenizer import BOS, EOS, PAD, RESERVED, UNK, Tokenizer
+from qkv.text.tokenizer import BOS, EOS, PAD, RESERVED, UNK
 
 TEXTS = ["Once upon a time there was a cat.", "The dog ran in the park and the sun was warm", "Two cats sleep here."]
-TOKENIZER = Tokenizer.train(TEXTS * 3, kind="byte_bpe", vocab_size=330)
-BY_FALLBACK = Tokenizer.train(TEXTS * 3, vocab_size=330)  # in which bytes are tokens apart
+TOKENIZER = tokenizer(*TEXTS, size=330, kind="byte_bpe")
+BY_FALLBACK = tokenizer(*TEXTS, size=330)  # in which bytes are tokens apart
 CONTEXT = 24
 PROMPTS = ["Once", "The dog ran in", "", "a cat sat in the park", "Two cats sleep here. Once upon", "sun"]
 
@@ -27,10 +27,8 @@ def random_gpt2(vocab_size: int, seed: int = 1, end: float = 0.0, **others: Any)
     """With weights so large that it has clear choices; `end` is added to what the end of a text is worth."""
     torch.manual_seed(seed)
     sizes = {"d_model": 32, "n_heads": 2, "layers": 2, "max_length": CONTEXT, "dropout": 0.0}
-    model = GPT2(GPT2Config(vocab_size=vocab_size, **(sizes | others))).eval()
+    model = stirred(GPT2(GPT2Config(vocab_size=vocab_size, **(sizes | others))), 0.15).eval()
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.15 * torch.randn_like(parameter)
         model.tokens.weight[EOS] += end * model.decoder.norm.bias / model.decoder.norm.bias.norm() ** 2
     return model
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qkv
-from kit import refused
+from kit import refused, tokenizer
 from qkv import folder
 from qkv.decoding import Search, Translator
 from qkv.decoding.constraints import loops
@@ -18,10 +18,10 @@ from qkv.decoding.translator import longest_targets
 from qkv.errors import InputError
 from qkv.models import Transformer
 from qkv.text.sentences import split_sentences, split_to_fit
-from qkv.text.tokenizer import EOS, RESERVED, Tokenizer
+from qkv.text.tokenizer import EOS, RESERVED
 
 TEXTS = ["the cat sat on the mat", "a dog ran in the park", "cats and dogs, rain and sun.", "Where is the cat?"]
-TOKENIZER = Tokenizer.train(TEXTS * 5, vocab_size=300)
+TOKENIZER = tokenizer(*TEXTS)
 Make = Callable[..., Transformer]
 FAST = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kit import stirred
+from kit import draw, stirred
 from qkv.decoding import Plain, Search, greedy
 from qkv.decoding.hypothesis import best
 from qkv.engines.lean import LeanEmbedding, LeanTransformer, Sentences, is_standard, packed, padded
@@ -148,7 +148,7 @@ def test_compiling_changes_nothing(others: dict[str, Any]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(rows=st.integers(1, 9), size=st.integers(1, 1203), k=st.integers(1, 10), seed=st.integers(0, 99))
 def test_the_best_are_those_of_topk(rows: int, size: int, k: int, seed: int) -> None:
-    log_p = torch.randn(rows, size, generator=torch.Generator().manual_seed(seed)).log_softmax(dim=1)
+    log_p = draw(rows, size, seed=seed).log_softmax(dim=1)
     values, tokens = best(log_p, k)
     expected = log_p.topk(min(k, size), dim=1)
     assert torch.equal(values, expected.values)

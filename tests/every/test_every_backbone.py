@@ -164,7 +164,7 @@ def test_prompts_of_any_length_go_on_as_each_does_alone(writer: Any, ids: Tensor
     """Padded on the left; and a state whose rows change places goes on with the rows that it has now."""
     real, rows = ids != PAD, torch.tensor([2, 0, 0, 3, 1])
     prompts = torch.stack([row.roll(T - n) for row, n in zip(ids, LENGTHS, strict=True)])
-    more = torch.randint(4, V, (B, 3), generator=torch.Generator().manual_seed(2))
+    more = padded([3] * B, V, seed=2)
     tokens, state = writer.start(prompts)
     first = writer.step(tokens, state)
     state.reorder(rows)

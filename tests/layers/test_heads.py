@@ -6,7 +6,7 @@ from torch import Tensor
 from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertPooler
 
-from kit import refused
+from kit import draw, refused
 from qkv.config import build
 from qkv.layers import HEADS
 
@@ -24,7 +24,7 @@ SPECS = [
 
 @pytest.fixture
 def hidden() -> Tensor:
-    return torch.randn(B, T, D, generator=torch.Generator().manual_seed(1))
+    return draw(B, T, D, seed=1)
 
 
 def head(spec: str) -> torch.nn.Module:

@@ -11,15 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from kit import tokenizer
 from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.look import page
 from qkv.look.explain import explain
 from qkv.look.steps import Step, worked_example
 from qkv.models import Transformer, TransformerConfig
-from qkv.text.tokenizer import Tokenizer
 
-TOKENIZER = Tokenizer.train(["two dogs play in the snow"], vocab_size=300)
+TOKENIZER = tokenizer("two dogs play in the snow")
 TEXT = "two dogs play"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from kit import tokenizer
 from qkv.decoding import Translator
 from qkv.decoding.trace import trace
 from qkv.errors import InputError
@@ -15,9 +16,8 @@ from qkv.look.sentence import Look, look_at_ids
 from qkv.look.steps import worked_example
 from qkv.look.view import Attention, architecture_view, attention_view, curves_view, explain_view, positions_view, view
 from qkv.models import Model, Recurrent, RecurrentConfig, Transformer, TransformerConfig, count_parameters
-from qkv.text.tokenizer import Tokenizer
 
-TOKENIZER = Tokenizer.train(["two dogs play in the snow"] * 3, vocab_size=300)
+TOKENIZER = tokenizer("two dogs play in the snow")
 TEXT = "two dogs play"
 KEYS = {"model", "text", "translation", "score", "alternatives", "remarks", "source_tokens", "target_tokens",
         "token_scores", "source_words", "target_words", "alignment", "attention", "steps"}  # fmt: skip

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kit import asked, refused
+from kit import asked, padded, refused
 from qkv.config import from_tree
 from qkv.models import PRESETS, Transformer, TransformerConfig, count_parameters, parameter_count
 from qkv.objectives import Translation
@@ -22,7 +22,7 @@ def tiny(**others: object) -> TransformerConfig:
 
 
 def ids(rows: int, columns: int, seed: int = 0, vocab_size: int = V) -> torch.Tensor:
-    return torch.randint(4, vocab_size, (rows, columns), generator=torch.Generator().manual_seed(seed))
+    return padded([columns] * rows, vocab_size, seed)
 
 
 @pytest.mark.parametrize(("preset", "millions"), [("base", 63.05), ("big", 214.17)])

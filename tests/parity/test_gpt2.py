@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import GPT2Config as TheirConfig
 from transformers import GPT2LMHeadModel
 
-from kit import refused
+from kit import padded, refused
 from qkv.attention import recording
 from qkv.convert.families import gpt2 as family
 from qkv.errors import InputError
@@ -37,7 +37,7 @@ def twins(dtype: torch.dtype = torch.float32, **settings: Any) -> tuple[GPT2LMHe
 
 
 def draw(length: int = T, rows: int = B) -> Tensor:
-    return torch.randint(4, V, (rows, length), generator=torch.Generator().manual_seed(1))
+    return padded([length] * rows, V)
 
 
 def difference(found: Tensor, expected: Tensor) -> float:

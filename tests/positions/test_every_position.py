@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
-from kit import refused
+from kit import close, draw, refused
 from qkv.attention import causal
 from qkv.config import build
 from qkv.errors import InputError
@@ -41,10 +40,6 @@ def stack(spec: str, layers: int = 2) -> Stack:
     return built
 
 
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
 def trees(length: int) -> Tree:
     """Three trees: a chain, a star, and each word under the one at half its place."""
     words = range(length)
@@ -56,10 +51,6 @@ def places(start: int, stop: int, *, is_causal: bool = False) -> Places:
     whole = trees(stop)
     tree = Tree(whole.depth[:, start:], whole.relation[:, start:])
     return Places.span(start, stop, CPU, causal=is_causal, tree=tree)
-
-
-def close(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
-    torch.testing.assert_close(found, expected, atol=atol, rtol=0)
 
 
 @pytest.mark.parametrize("spec", SPECS)
