@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kit import draw, stirred
+from kit import draw, stirred, tiny_model
 from qkv.decoding import Plain, Search, greedy
 from qkv.decoding.hypothesis import best
 from qkv.engines.lean import LeanEmbedding, LeanTransformer, Sentences, is_standard, packed, padded
 from qkv.engines.lean_engine import Lean
-from qkv.models import Recurrent, RecurrentConfig, Transformer, TransformerConfig
+from qkv.models import Recurrent, RecurrentConfig, Transformer
 from searches import some_stay
 
 Pad = Callable[[list[list[int]]], Tensor]
@@ -29,10 +29,9 @@ KINDS: list[dict[str, Any]] = [
 ]
 
 
-def transformer(seed: int = 1, **others: Any) -> Transformer:
-    torch.manual_seed(seed)
+def transformer(**others: Any) -> Any:
     sizes = {"d_model": 32, "d_ff": 48, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "max_length": 60}
-    return stirred(Transformer(TransformerConfig(vocab_size=40, **(sizes | others))), 0.2).eval()
+    return stirred(tiny_model("transformer", **(sizes | others)), 0.2).eval()
 
 
 @pytest.mark.parametrize("others", KINDS, ids=str)

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from kit import padded, tokenizer
+from kit import padded, tiny_model, tokenizer
 from qkv.attention import MultiHead
 from qkv.decoding import Translator
 from qkv.look import look_at, record_attention
-from qkv.models import Transformer, TransformerConfig
+from qkv.models import Transformer
 
 TOKENIZER = tokenizer("the cat sat on the mat", "a dog ran in the park")
 V, B, S, T, H = len(TOKENIZER), 2, 6, 5, 2
@@ -18,9 +18,7 @@ NAMES += [f"decoder.blocks.{i}.{kind}" for i in range(2) for kind in ("attention
 
 @pytest.fixture
 def model() -> Transformer:
-    torch.manual_seed(0)
-    config = TransformerConfig(vocab_size=V, d_model=16, d_ff=16, n_heads=H, encoder_layers=2, decoder_layers=2)
-    return Transformer(config).eval()
+    return tiny_model("transformer", vocab_size=V, n_heads=H, encoder_layers=2, decoder_layers=2).eval()
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kit import real
+from kit import real, tiny_model
 from qkv.attention import causal
 from qkv.config import build
 from qkv.errors import InputError
 from qkv.layers import Embedding, Stack
-from qkv.models import Transformer, TransformerConfig
+from qkv.models import TransformerConfig
 from qkv.positions import POSITIONS, Learned, Places
 
 CPU = torch.device("cpu")
@@ -54,10 +54,7 @@ def test_a_place_beyond_the_table_is_refused() -> None:
 
 
 def test_a_model_refuses_a_text_that_is_too_long() -> None:
-    config = TransformerConfig(
-        vocab_size=11, d_model=8, d_ff=8, n_heads=2, encoder_layers=1, decoder_layers=1, position="learned(length=4)"
-    )
-    model = Transformer(config)
+    model = tiny_model("transformer", position="learned(length=4)")
     model(torch.ones(1, 4, dtype=torch.long), torch.ones(1, 4, dtype=torch.long))
     with pytest.raises(InputError, match="place 4 is beyond the 4 learned positions"):
         model(torch.ones(1, 5, dtype=torch.long), torch.ones(1, 4, dtype=torch.long))
