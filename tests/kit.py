@@ -1,4 +1,4 @@
-"""What many tests need: data that may be there, tiny tokenizers and batches, tensors and weights compared."""
+"""What many tests need: data that may be there, tiny tokenizers, batches and models, and what compares them."""
 
 import functools
 import gzip
@@ -67,6 +67,12 @@ def write(path: Path, content: str | bytes) -> Path:
 def write_tsv(path: Path, pairs: Pairs) -> Path:
     path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
     return path
+
+
+def write_sides(pairs: Pairs, *paths: Path) -> None:
+    """Two plain files, one for each language."""
+    for path, side in zip(paths, zip(*pairs, strict=True), strict=True):
+        path.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
 
 
 def batch(*rows: Sequence[Sequence[int]]) -> Batch:

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from kit import Pairs, same_weights, write_tsv
+from kit import Pairs, same_weights, write_sides, write_tsv
 
 Run = Callable[..., Any]
 
 
 def write_two(place: Path, pairs: Pairs, name: str) -> None:
-    for side, ending in enumerate(("num", "en")):
-        (place / f"{name}.{ending}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    write_sides(pairs, place / f"{name}.num", place / f"{name}.en")
 
 
 def write_tmx(path: Path, pairs: Pairs) -> None:

@@ -9,7 +9,20 @@ import torch
 from torch import Tensor, nn
 
 import properties
-from kit import DIGITS, Result, along, asked, close, padded, refused, same_weights, teach, tokenizer, write_tsv
+from kit import (
+    DIGITS,
+    Result,
+    along,
+    asked,
+    close,
+    padded,
+    refused,
+    same_weights,
+    teach,
+    tokenizer,
+    write_sides,
+    write_tsv,
+)
 from qkv import folder
 from qkv.attention import ATTENTIONS, SCORES
 from qkv.config import from_tree
@@ -347,8 +360,7 @@ def test_the_same_commands_train_it_go_on_translate_and_score(command: Callable[
     """A run that was stopped and went on ends with the very weights of one that was not."""
     pairs = [(f"{a} {b}", f"{DIGITS[a]} {DIGITS[b]}") for a in range(10) for b in range(10)]
     write_tsv(tmp_path / "pairs.tsv", pairs)
-    for side, name in enumerate(("test.num", "test.en")):
-        Path(name).write_text("".join(f"{pair[side]}\n" for pair in pairs[::9]), encoding="utf-8")
+    write_sides(pairs[::9], tmp_path / "test.num", tmp_path / "test.en")
     flags = (
         "pairs.tsv --from num --to en --architecture convolutional --model.d-model 32 --model.encoder-layers 1 "
         "--model.decoder-layers 2 --model.dropout 0.1 --data.vocab-size 300 --data.batch-tokens 256 "

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import properties
-from kit import Result, along, asked, close, refused, same_weights, teach, tokenizer, write_tsv
+from kit import Result, along, asked, close, refused, same_weights, teach, tokenizer, write_sides, write_tsv
 from qkv import folder
 from qkv.attention import ATTENTIONS, SCORES
 from qkv.config import from_tree
@@ -321,8 +321,7 @@ def test_every_command_takes_it(command: Callable[..., Result], tmp_path: Path) 
 
     pairs = [(f"{i} dogs play", f"{i} Hunde spielen") for i in range(40)]
     write_tsv(tmp_path / "pairs.tsv", pairs)
-    for side, name in enumerate(("test.en", "test.de")):
-        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs[:3]), encoding="utf-8")
+    write_sides(pairs[:3], tmp_path / "test.en", tmp_path / "test.de")
     flags = ["--model", "recurrent", "--model.d-model", "16", "--model.cell", "gru", "--model.attention", "additive",
              "--data.batch-tokens", "64", "--training.bleu-sentences", "2", "--training.threads", "1",
              "--training.learning-rate", "0.01", "--training.precision", "float32", "--training.schedule", "constant",
