@@ -6,11 +6,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from kit import DIGITS, Pairs, Result, write_tsv
+from kit import DIGITS, Pairs, Result, run_command, write_tsv
 
 FLAGS = (
     "--from num --to en --model.d-model 32 --model.d-ff 64 --model.n-heads 4 --model.encoder-layers 1 "
@@ -34,9 +35,10 @@ saw: `QKV_WRITE_DOCS=1 pytest tests/cli`.
 
 
 @pytest.fixture
-def qkv(command: Run) -> Run:
-    """`qkv("translate", "7", stdin=...)` runs the command in tmp_path, in this process: without torch's start-up."""
-    return command
+def qkv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """The fixture `command` by another name, since many tests here are given command lines called so."""
+    monkeypatch.chdir(tmp_path)
+    return partial(run_command, monkeypatch)
 
 
 @pytest.fixture(scope="session")
