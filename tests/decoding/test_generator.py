@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from kit import refused, stirred, tokenizer
+from kit import refused, stirred
 from qkv import record_attention
 from qkv.decoding import Generated, Generator, Plain, beam_search, length_penalty
 from qkv.decoding.engine import padded_left
 from qkv.errors import InputError
 from qkv.models import GPT2, GPT2Config
-from qkv.text.tokenizer import BOS, EOS, PAD, RESERVED, UNK
+from qkv.text.tokenizer import BOS, EOS, PAD, RESERVED, UNK, Tokenizer
 
 TEXTS = ["Once upon a time there was a cat.", "The dog ran in the park and the sun was warm", "Two cats sleep here."]
-TOKENIZER = tokenizer(*TEXTS, size=330, kind="byte_bpe")
-BY_FALLBACK = tokenizer(*TEXTS, size=330)  # in which bytes are tokens apart
+TOKENIZER = Tokenizer.train(TEXTS * 3, kind="byte_bpe", vocab_size=330)
+BY_FALLBACK = Tokenizer.train(TEXTS * 3, vocab_size=330)  # in which bytes are tokens apart
 CONTEXT = 24
 PROMPTS = ["Once", "The dog ran in", "", "a cat sat in the park", "Two cats sleep here. Once upon", "sun"]
 
