@@ -1,4 +1,4 @@
-"""All benchmarks after another: one table each for training, decoding, start-up and growth, printed and kept.
+"""All benchmarks after another: tables for training, decoding, writing, start-up and growth, printed and kept.
 
     python benchmarks/all.py --quick
     python benchmarks/all.py --write docs/results/benchmarks.md
@@ -23,6 +23,7 @@ Runs = list[tuple[str, list[str]]]  # the file, and its flags
 
 QUICK: Runs = [
     ("train.py", ["--preset", "tiny", "--rounds", "2", "--steps", "1", "--precision", "float32"]),
+    ("train_gpt2.py", ["--preset", "tiny", "--rounds", "2", "--steps", "1", "--precision", "float32"]),
     ("decode.py", ["--preset", "small", "--rounds", "2", "--sentences", "1"]),
     ("generate.py", ["--preset", "tiny", "--rounds", "2"]),
     ("start.py", ["--preset", "small", "--rounds", "1", "--beam", "1"]),
@@ -32,9 +33,12 @@ QUICK: Runs = [
 FULL: Runs = [
     ("train.py", ["--preset", "small", "--rounds", "3", "--steps", "3"]),
     ("train.py", ["--preset", "base", "--rounds", "2", "--steps", "2", "--precision", "float32"]),
+    ("train_gpt2.py", ["--preset", "small", "--rounds", "3"]),
+    ("train_gpt2.py", ["--preset", "base", "--rounds", "2", "--steps", "2", "--precision", "float32"]),
     ("decode.py", ["--preset", "small"]),
     ("decode.py", ["--preset", "base", "--rounds", "3"]),
     ("generate.py", ["--preset", "small"]),
+    ("generate.py", ["--preset", "base", "--rounds", "3"]),
     ("start.py", ["--preset", "small", "--rounds", "2"]),
     ("start.py", ["--preset", "base", "--rounds", "1", "--beam", "4", "--lines", "1000"]),
     ("growth.py", ["--preset", "small", "--rounds", "1", "--lengths", "16", "64", "--batches", "1024", "4096",

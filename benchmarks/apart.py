@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from figures import Seconds, best, by_turns, spread, table, times_as_fast
+from figures import Seconds, arguments, best, by_turns, show, spread, table, times_as_fast
 from machine import facts, gemm
 from qkv.data import START, Batch, Place
 from qkv.device import choose_precision
@@ -40,6 +40,9 @@ class Contestant:
 
     def __str__(self) -> str:
         return f"{self.name} {self.precision}"
+
+
+Make = Callable[[Contestant, dict[str, Any], Batch], Step]  # what a contestant with these sizes does with a batch
 
 
 def contestants(precisions: Sequence[str], peers: Iterable[str]) -> list[Contestant]:
@@ -152,7 +155,7 @@ def race(
         return seconds, [run.end() for run in runs.values()]
 
 
-def child(make: Callable[[Contestant, dict[str, Any], Batch], Step], asked: Sequence[str]) -> None:
+def child(make: Make, asked: Sequence[str]) -> None:
     """The other end: one step on the largest batch, which only warms up; then all of them for each line that comes."""
     name, precision, sizes, file = asked
     tensors = load_file(Path(file))
@@ -179,17 +182,23 @@ def batch_of(*columns: Tensor) -> Batch:
 # -- the report --------------------------------------------------------------------------------------------------------
 
 
-def arguments(parser: ArgumentParser, *, steps: int) -> Namespace:
-    """The flags that all races have, beside those of the one race."""
-    parser.add_argument("--rounds", type=int, default=5)
+def run(
+    about: str, make: Make, measure: Callable[[Namespace], Any], tell: Callable[[Any], None],
+    *, presets: Iterable[str], peers: Iterable[str], steps: int,
+) -> None:  # fmt: skip
+    """A race as the command line asks for it, or one of its contestants."""
+    parser = ArgumentParser(description=about)
+    parser.add_argument("--preset", choices=presets, default="small")
+    parser.add_argument("--peers", nargs="*", choices=peers, default=list(peers))
     parser.add_argument("--steps", type=int, default=steps, help="steps of each contestant in each round")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--precision", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--child", nargs=4, help=SUPPRESS)
-    asked = parser.parse_args()
+    asked = arguments(parser, rounds=5, threads=torch.get_num_threads(), use="of each contestant")
     torch.set_num_threads(asked.threads)
-    return asked
+    if asked.child:
+        child(make, asked.child)
+    else:
+        show(measure(asked), tell, as_json=asked.json)
 
 
 def result(

@@ -26,8 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from figures import best, by_turns, show, spread, table, times_as_fast
-from machine import bandwidth, facts, gemm
+from figures import arguments, best, by_turns, show, spread, table, times_as_fast
+from machine import BYTES, Rates, facts, least, rates
 from qkv.engines.quantize import tokens_agree
 from qkv.models import PRESETS, TransformerConfig
 from qkv.text.tokenizer import PAD
@@ -37,16 +37,6 @@ TOKENS = 24
 SETTINGS = [(1, 1), (1, 4), (32, 1), (32, 4)]  # sentences, beam
 SHORTEST, LONGEST = 8, 24  # source tokens: what nine of ten sentences of Multi30k have
 REQUESTS = {1: 4, 32: 1}  # by their sentences: how many for each core, so that a round is no blink
-
-Rates = dict[str, float]  # operations a second in each precision, and "bytes" a second
-BYTES = {"float32": 4, "int8": 1}  # of a weight
-
-
-def rates(threads: int) -> Rates:
-    torch.set_num_threads(threads)
-    found = {**{precision: gemm(precision) for precision in BYTES}, "bytes": bandwidth()}
-    torch.set_num_threads(1)
-    return found
 
 
 def floor(c: TransformerConfig, src: Tensor, beam: int, tokens: int, precision: str, most: Rates) -> float:
@@ -59,8 +49,7 @@ def floor(c: TransformerConfig, src: Tensor, beam: int, tokens: int, precision: 
     source = int((src != PAD).sum())
     encoder = source * (c.encoder_layers * (4 * d * d + 2 * d * f) + c.decoder_layers * 2 * d * d)
     weights = c.decoder_layers * (6 * d * d + 2 * d * f) + c.vocab_size * d
-    compute = 2 * len(src) * beam * weights / most[precision]
-    return 2 * encoder / most[precision] + tokens * max(compute, BYTES[precision] * weights / most["bytes"])
+    return 2 * encoder / most[precision] + tokens * least(weights, len(src) * beam, precision, most)
 
 
 def race(
@@ -93,7 +82,8 @@ def race(
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    most = {"latency": rates(1), "throughput": rates(asked.threads)}
+    torch.set_num_threads(1)
+    most = {"latency": rates(1, BYTES), "throughput": rates(asked.threads, BYTES)}
     found: dict[str, Any] = {"preset": asked.preset, "machine": facts(), "threads": asked.threads, "ceilings": most}
     with tempfile.TemporaryDirectory() as folder:
         c, everyone = writers(asked.preset, asked.threads, Path(folder))
@@ -127,13 +117,9 @@ def tell(found: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Decoding speed beside CTranslate2 and Hugging Face.")
     parser.add_argument("--preset", choices=PRESETS, default="small")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sentences", type=int, nargs="+", choices=REQUESTS, default=list(REQUESTS))
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="cores for throughput")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    asked = parser.parse_args()
-    found = measure(asked)
-    show(found, tell, as_json=asked.json)
+    asked = arguments(parser, rounds=5, threads=torch.get_num_threads(), use="cores for throughput")
+    show(measure(asked), tell, as_json=asked.json)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import resource
 import sys
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -55,6 +56,14 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         cells = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def arguments(parser: ArgumentParser, *, rounds: int, threads: int, use: str) -> Namespace:
+    """What a benchmark is asked: the flags that all have, beside its own."""
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--threads", type=int, default=threads, help=use)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser.parse_args()
 
 
 def show(found: Any, tell: Callable[[Any], None], *, as_json: bool) -> None:

@@ -5,6 +5,11 @@
 Everybody goes on greedily from the same prompts of 8 to 24 tokens, by 64 tokens each, with keys and values kept, by
 turns; prompts are padded on the left. Figures are medians over rounds of one request, on one thread unless `--threads`
 says otherwise. "Equal tokens" is the share that stands where transformers has it.
+
+A step reads every weight once, however many prompts there are: "weights read" is at what rate, to be held against the
+measured bandwidth of memory. "Of ceiling" is the share of what the machine could write if it did nothing but the
+products: prompts at the measured GEMM rate, and no step faster than at that rate or than its weights can be read from
+memory. A cache that holds all weights of a small model may pass it.
 """
 
 import argparse
@@ -15,13 +20,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from figures import by_turns, show, spread, table, times_as_fast
-from machine import facts
+from figures import arguments, by_turns, show, spread, table, times_as_fast
+from machine import BYTES, Rates, facts, least, rates
 from qkv.convert.families import gpt2
 from qkv.decoding import Plain, Search
 from qkv.engines.lean_engine import Lean
 from qkv.engines.quantize import tokens_agree
-from qkv.models import GPT2
+from qkv.models import GPT2, GPT2Config
 from qkv.text.tokenizer import PAD, UNK
 
 SIZES = {  # transformers' names
@@ -29,6 +34,7 @@ SIZES = {  # transformers' names
     "small": {"n_layer": 6, "n_embd": 256, "n_head": 4, "vocab_size": 8000},
     "base": {"n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257},
 }
+PRECISION = "float32"
 TOKENS, SHORTEST, LONGEST, CONTEXT = 64, 8, 24, 256
 Texts = list[list[int]]
 
@@ -65,7 +71,19 @@ def by_transformers(model: Any, how: Any, given: Tensor) -> Texts:
     return texts
 
 
-def race(own: GPT2, theirs: Any, count: int, rounds: int) -> list[dict[str, Any]]:
+def matrices(c: GPT2Config) -> int:
+    """Weights that a step reads: 4 d^2 + 2 d f of each layer, and the vocabulary."""
+    d, f = c.d_model, c.d_ff or 4 * c.d_model
+    return c.layers * (4 * d * d + 2 * d * f) + c.vocab_size * d
+
+
+def floor(c: GPT2Config, given: Texts, most: Rates) -> float:
+    """Seconds that a request takes at least: its prompts at the machine's rate, all weights read in each step."""
+    prompts = sum(map(len, given)) * (matrices(c) - c.vocab_size * c.d_model)  # what follows inside of one is not asked
+    return 2 * prompts / most[PRECISION] + TOKENS * least(matrices(c), len(given), PRECISION, most)
+
+
+def race(own: GPT2, theirs: Any, count: int, rounds: int, most: Rates) -> list[dict[str, Any]]:
     from transformers import GenerationConfig
 
     given, lean, plain = prompts(count, own.config.vocab_size), Lean(own), Plain(own)
@@ -83,6 +101,8 @@ def race(own: GPT2, theirs: Any, count: int, rounds: int) -> list[dict[str, Any]
             "prompts": count, "who": name, "ms": 1000 * median(taken), "spread": spread(taken),
             "tokens_per_second": count * TOKENS / median(taken),
             "as_fast": times_as_fast(taken, seconds["transformers"]),
+            "read_gb_per_second": TOKENS * BYTES[PRECISION] * matrices(own.config) / median(taken) / 1e9,
+            "of_ceiling": floor(own.config, given, most) / median(taken),
             "equal_tokens": tokens_agree(texts[name], texts["transformers"]),
         }
         for name, taken in seconds.items()
@@ -92,31 +112,36 @@ def race(own: GPT2, theirs: Any, count: int, rounds: int) -> list[dict[str, Any]
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(asked.threads)
     own, theirs = models(asked.preset)
-    rows = [row for count in asked.prompts for row in race(own, theirs, count, asked.rounds)]
+    most = rates(asked.threads, [PRECISION])
+    rows = [row for count in asked.prompts for row in race(own, theirs, count, asked.rounds, most)]
     about = {"preset": asked.preset, "machine": facts(), "threads": asked.threads, "rounds": asked.rounds}
-    return {**about, "tokens": TOKENS, "rows": rows}
+    read_mb = BYTES[PRECISION] * matrices(own.config) / 1e6
+    return {**about, "tokens": TOKENS, "ceilings": most, "read_mb_a_step": read_mb, "rows": rows}
 
 
 def tell(found: dict[str, Any]) -> None:
-    print(f"\n### {found['preset']}, writing after prompts\n\n{found['tokens']} tokens a prompt, greedy, ", end="")
-    print(f"{found['rounds']} rounds, threads: {found['threads']}; {found['machine']}\n")
-    head = ["prompts", "who", "ms a request", "spread", "tokens/s", "to transformers", "equal tokens"]
+    most = found["ceilings"]
+    print(
+        f"\n### {found['preset']}, writing after prompts\n\n{found['tokens']} tokens a prompt, greedy, "
+        f"{found['rounds']} rounds, threads: {found['threads']}; {found['read_mb_a_step']:,.0f} MB of weights a step; "
+        f"ceilings: {most[PRECISION] / 1e9:,.0f} GFLOP/s, {most['bytes'] / 1e9:,.1f} GB/s from memory; "
+        f"{found['machine']}\n"
+    )
+    head = ["prompts", "who", "ms a request", "spread", "tokens/s", "to transformers", "weights read", "of ceiling"]
     rows = [
         [str(row["prompts"]), row["who"], f"{row['ms']:,.0f}", f"{row['spread']:.0%}",
-         f"{row['tokens_per_second']:,.0f}", f"{row['as_fast']:.2f}x", f"{row['equal_tokens']:.0%}"]
+         f"{row['tokens_per_second']:,.0f}", f"{row['as_fast']:.2f}x",
+         f"{row['read_gb_per_second']:.1f} GB/s", f"{row['of_ceiling']:.0%}", f"{row['equal_tokens']:.0%}"]
         for row in found["rows"]
     ]  # fmt: skip
-    print(table(head, rows))
+    print(table([*head, "equal tokens"], rows))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of writing beside transformers.")
     parser.add_argument("--preset", choices=SIZES, default="small")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--prompts", type=int, nargs="+", default=[1, 32])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    asked = parser.parse_args()
+    asked = arguments(parser, rounds=5, threads=1, use="of each request")
     show(measure(asked), tell, as_json=asked.json)
 
 

@@ -22,7 +22,7 @@ import torch
 import train
 from apart import Contestant, contestants, race
 from corpus import VOCABULARY, even_batch
-from figures import by_turns, show, spread, table
+from figures import arguments, by_turns, show, spread, table
 from machine import facts
 from memory import measure_apart
 from qkv.models import PRESETS
@@ -92,7 +92,7 @@ def preparing(asked: argparse.Namespace) -> Rows:
     """Pairs a second while shards are written, and the peak memory of doing so."""
     rows: Rows = []
     for count in asked.pairs:
-        found = measure_apart(count, 4096)
+        found = measure_apart("pairs", count, 4096)
         who, speed = f"qkv, {found['read']:,.0f} MB at its peak", count / found["write_s"]
         rows.append({"of": "data", "grows": "pairs", "size": count, "who": who, "speed": speed, "spread": 0.0})
     return rows
@@ -114,16 +114,13 @@ def tell(found: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed against sentence length, batch, vocabulary and corpus.")
     parser.add_argument("--preset", choices=PRESETS, default="small")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="for training")
     parser.add_argument("--lengths", type=int, nargs="*", default=LENGTHS, help="of sentences, in training")
     parser.add_argument("--batches", type=int, nargs="*", default=BATCHES, help="tokens of a batch")
     parser.add_argument("--vocabularies", type=int, nargs="*", default=VOCABULARIES)
     parser.add_argument("--written", type=int, nargs="*", default=WRITTEN, help="tokens of a sentence, in decoding")
     parser.add_argument("--requests", type=int, nargs="*", default=REQUESTS, help="sentences at once, in decoding")
     parser.add_argument("--pairs", type=int, nargs="*", default=PAIRS, help="of a corpus")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    asked = parser.parse_args()
+    asked = arguments(parser, rounds=3, threads=torch.get_num_threads(), use="for training")
     rows = preparing(asked)  # first: a child's peak begins at ours
     torch.set_num_threads(asked.threads)
     found: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -12,6 +12,9 @@ from qkv.engines.products import Int8, has_kernel, quantised
 CUBE = 2048  # side of the matrices that measure the rate of products
 FLOATS = 2**26  # of the array that measures the bandwidth: 256 MB, larger than any cache
 TRIES = 4  # the best of them counts
+BYTES = {"float32": 4, "int8": 1}  # of a weight
+
+Rates = dict[str, float]  # operations a second in each precision, and "bytes" a second
 
 
 def shortest(work: Callable[[], object]) -> float:
@@ -41,6 +44,20 @@ def bandwidth() -> float:
     """Bytes a second at which this process reads memory, by the sum of an array that no cache holds."""
     array = torch.ones(FLOATS)
     return 4 * FLOATS / shortest(array.sum)
+
+
+def rates(threads: int, precisions: Iterable[str]) -> Rates:
+    """What so many threads can do at most."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    found = {**{precision: gemm(precision) for precision in precisions}, "bytes": bandwidth()}
+    torch.set_num_threads(before)
+    return found
+
+
+def least(weights: int, rows: int, precision: str, most: Rates) -> float:
+    """Seconds of a step at least: each weight is read from memory once, and multiplied by each of the rows."""
+    return max(2 * rows * weights / most[precision], BYTES[precision] * weights / most["bytes"])
 
 
 def cpu() -> str:

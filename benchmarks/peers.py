@@ -15,30 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qkv.convert.families.marian import rename
 from qkv.folder import fill
 from qkv.models import GPT2Config, Transformer, TransformerConfig
 from qkv.positions import Places, Sinusoidal
 from qkv.text.tokenizer import BOS, EOS, PAD
 
-# Applied from top to bottom to the names of Marian's weights; the result is ours.
-NAMES = [
-    (r"^model\.", ""),
-    (r"\.layers\.", ".blocks."),
-    (r"\.self_attn_layer_norm\.", ".attention_residual.norm."),
-    (r"\.encoder_attn_layer_norm\.", ".memory_residual.norm."),
-    (r"\.final_layer_norm\.", ".feed_forward_residual.norm."),
-    (r"\.self_attn\.", ".attention."),
-    (r"\.encoder_attn\.", ".memory_attention."),
-    (r"\.q_proj\.", ".query."),
-    (r"\.k_proj\.", ".key."),
-    (r"\.v_proj\.", ".value."),
-    (r"\.out_proj\.", ".output."),
-    (r"\.fc1\.", ".feed_forward.expand."),
-    (r"\.fc2\.", ".feed_forward.contract."),
-    (r"^shared\.", "source."),
-    (r"^final_logits_bias$", "vocabulary.bias"),
-]
-NOT_COPIED = "embed_positions|embed_tokens|lm_head"  # fixed positions, and other names of the one table
+TABLES = "embed_positions|embed_tokens|lm_head|shared|final_logits_bias"  # fixed positions, and one table by four names
 
 
 class Plain(nn.Module):
@@ -85,13 +68,9 @@ def marian(c: TransformerConfig) -> Any:
 
 def copied(theirs: Any, c: TransformerConfig) -> Transformer:
     """Our model with Marian's weights; `c` must have Marian's settings: halves, biases, everything tied."""
-    tensors = {}
-    for name, tensor in theirs.state_dict().items():
-        if not re.search(NOT_COPIED, name):
-            for pattern, ours in NAMES:
-                name = re.sub(pattern, ours, name)
-            tensors[name] = tensor.detach().clone()
-    tensors["vocabulary.bias"] = tensors["vocabulary.bias"][0]  # theirs is (1, V)
+    state = {name: tensor.detach().clone() for name, tensor in theirs.state_dict().items()}
+    tensors = {rename(name): tensor for name, tensor in state.items() if not re.search(TABLES, name)}
+    tensors |= {"source.weight": state["model.shared.weight"], "vocabulary.bias": state["final_logits_bias"][0]}
     model = Transformer(c)
     fill(model, tensors, Path("marian"))
     return model

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from figures import UNIT, best, by_turns, show, spread, table, times_as_fast
+from figures import UNIT, arguments, best, by_turns, show, spread, table, times_as_fast
 
 HERE = Path(__file__).parent
 PRESETS = ("tiny", "small", "base", "big")
@@ -119,14 +119,10 @@ def main() -> None:
     parser.add_argument("--text", type=Path, help="a file of source sentences; Multi30k's if none")
     parser.add_argument("--lines", type=int, nargs="+", default=[1, 1000])
     parser.add_argument("--beam", type=int, nargs="+", default=[1, 4])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    asked = parser.parse_args()
+    asked = arguments(parser, rounds=3, threads=os.cpu_count() or 1, use="of each program")
     if not find_spec("ctranslate2"):
         raise SystemExit("there is nothing to compare with: run pip install ctranslate2")
-    found = measure(asked)
-    show(found, tell, as_json=asked.json)
+    show(measure(asked), tell, as_json=asked.json)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,8 @@ import torch
 from torch import Tensor, nn
 
 import apart
-from apart import Contestant, Step, arguments, child, contestants, own_step, peer_step, race, result
+from apart import Contestant, Step, contestants, own_step, peer_step, race, result
 from corpus import VOCABULARY, batched, multi30k
-from figures import show
 from peers import PEERS
 from qkv.data import Batch
 from qkv.models import PRESETS, Transformer, TransformerConfig, parameter_count
@@ -72,7 +71,8 @@ def target_tokens(batches: list[Batch]) -> int:
     return sum(int(batch.lengths[:, 1].sum()) - len(batch) for batch in batches)
 
 
-def measure(sizes: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    sizes = {**PRESETS[asked.preset], "vocab_size": VOCABULARY, "norm": "pre", "max_length": 256}
     left_out = [name for name in asked.peers if not find_spec(PEERS[name][0])]
     everyone = contestants(asked.precision, [name for name in asked.peers if name not in left_out])
     c, (pairs, data) = TransformerConfig(**sizes), multi30k()
@@ -90,17 +90,6 @@ def tell(found: dict[str, Any]) -> None:
         print(f"\n{name} is left out: {PEERS[name][0]} is not installed")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Training speed beside other libraries.")
-    parser.add_argument("--preset", choices=PRESETS, default="small")
-    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
-    asked = arguments(parser, steps=20)
-    if asked.child:
-        child(step_of, asked.child)
-        return
-    found = measure({**PRESETS[asked.preset], "vocab_size": VOCABULARY, "norm": "pre", "max_length": 256}, asked)
-    show(found, tell, as_json=asked.json)
-
-
 if __name__ == "__main__":
-    main()
+    about = "Training speed beside other libraries."
+    apart.run(about, step_of, measure, tell, presets=PRESETS, peers=PEERS, steps=20)

@@ -18,8 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import apart
-from apart import Contestant, Step, arguments, batch_of, child, contestants, own_step, peer_step, race, result
-from figures import show
+from apart import Contestant, Step, batch_of, contestants, own_step, peer_step, race, result
 from peers import GPT2_PEERS
 from qkv.data import Batch
 from qkv.models import GPT2, GPT2Config, count_parameters
@@ -85,16 +84,6 @@ def tell(found: dict[str, Any]) -> None:
     apart.tell(found, "training of a GPT-2", found["data"], "token")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Training speed of a GPT-2 beside other loops.")
-    parser.add_argument("--preset", choices=PRESETS, default="small")
-    parser.add_argument("--peers", nargs="*", choices=GPT2_PEERS, default=list(GPT2_PEERS))
-    asked = arguments(parser, steps=3)
-    if asked.child:
-        child(step_of, asked.child)
-    else:
-        show(measure(asked), tell, as_json=asked.json)
-
-
 if __name__ == "__main__":
-    main()
+    about = "Training speed of a GPT-2 beside other loops."
+    apart.run(about, step_of, measure, tell, presets=PRESETS, peers=GPT2_PEERS, steps=3)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
-from kit import Result, run_command
+from kit import Result, padded, run_command
 
+pytest.register_assert_rewrite("properties")
 # A runner in the background may have told its children to ignore Ctrl-C; ours must hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)
@@ -20,3 +22,15 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Re
     """`command("predict", "a text", stdin="")` runs the command line in tmp_path, in this process."""
     monkeypatch.chdir(tmp_path)
     return partial(run_command, monkeypatch)
+
+
+@pytest.fixture
+def src(request: pytest.FixtureRequest) -> Tensor:
+    """Four sentences in the vocabulary V of the file that asks for them."""
+    return padded([9, 5, 1, 7], request.module.V)
+
+
+@pytest.fixture
+def tgt(request: pytest.FixtureRequest) -> Tensor:
+    """Four more, of up to T words."""
+    return padded([4, request.module.T, 2, 1], request.module.V, seed=2)

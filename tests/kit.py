@@ -1,27 +1,37 @@
-"""What many tests need: data that may be there, tiny tokenizers and batches, tensors and weights compared."""
+"""What many tests need: data that may be there, tiny tokenizers, batches and models, and what compares them."""
 
+import functools
+import gzip
+import inspect
 import io
 import os
 import random
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from qkv import folder
 from qkv.data import Batch, RowsInMemory
 from qkv.data.batches import collate
+from qkv.errors import InputError
 from qkv.models import MODELS, Model
-from qkv.objectives import Asked
-from qkv.text.tokenizer import PAD, Tokenizer
+from qkv.objectives import Asked, Objective, Translation
+from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 Pairs = list[tuple[str, str]]
+Module = TypeVar("Module", bound=nn.Module)
 WORDS = ["red", "green", "blue", "cat", "dog", "house", "tree", "bird", "fish", "sun", "moon", "star", "road", "hill"]
+TEXTS = ["two dogs play in the snow", "a man rides a red bicycle", "zwei Hunde spielen im Schnee", "ein Mann fährt"]
+DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
@@ -47,9 +57,22 @@ def some_pairs(count: int, seed: int = 7) -> Pairs:
     return [(source, source[::-1]) for source in sources]
 
 
+def write(path: Path, content: str | bytes) -> Path:
+    """A file, compressed if its name ends in .gz."""
+    data = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
 def write_tsv(path: Path, pairs: Pairs) -> Path:
     path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
     return path
+
+
+def write_sides(pairs: Pairs, *paths: Path) -> None:
+    """Two plain files, one for each language."""
+    for path, side in zip(paths, zip(*pairs, strict=True), strict=True):
+        path.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
 
 
 def batch(*rows: Sequence[Sequence[int]]) -> Batch:
@@ -62,9 +85,36 @@ def asked(labels: Tensor, **inputs: Any) -> Asked:
     return Asked(inputs, labels, int((labels != PAD).sum()))
 
 
+def pad(rows: Iterable[Sequence[int]]) -> Tensor:
+    """Rows of ids as one tensor (B, T), padded on the right."""
+    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
+
+
+def padded(lengths: Sequence[int], vocabulary: int, seed: int = 1) -> Tensor:
+    """Words drawn by a seed (B, T), so many in each row, padded on the right."""
+    rng, longest = torch.Generator().manual_seed(seed), max(lengths)
+    ids = torch.randint(4, vocabulary, (len(lengths), longest), generator=rng)
+    return ids.masked_fill(torch.arange(longest) >= torch.tensor(lengths)[:, None], PAD)
+
+
+def some_rows(count: int, seed: int, words: range) -> list[list[int]]:
+    """Sentences of one to eight of these words."""
+    rng = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 9, (count,), generator=rng).tolist()
+    return [torch.randint(words.start, words.stop, (n,), generator=rng).tolist() for n in lengths]
+
+
 def draw(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
     """Normal numbers, the same for the same seed."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+draw64 = functools.partial(draw, dtype=torch.float64)
+
+
+def along(x: Tensor) -> Tensor:
+    """A direction to project on: the sum of a normalised vector is constant and has no gradient at all."""
+    return draw(*x.shape, seed=3, dtype=x.dtype)
 
 
 def close(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
@@ -88,6 +138,41 @@ def tiny_model(name: str, **settings: Any) -> Model:
     return MODELS[name](MODELS[name].config_class(**sizes(name, **settings)))
 
 
+def save_untrained(place: Path, name: str, words: Tokenizer, about: dict[str, Any], **settings: Any) -> Path:
+    """A model folder as a run would leave it, had it learned nothing."""
+    folder.save(place, tiny_model(name, vocab_size=len(words), **settings).eval(), words, about)
+    return place
+
+
+def stirred(model: Module, by: float) -> Module:
+    """Every weight moved a little, so that biases and norms are not left at 0 and 1."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(by * torch.randn(parameter.shape))
+    return model
+
+
+def teach(
+    model: nn.Module, optimiser: torch.optim.Optimizer, src: Tensor, tgt: Tensor, objective: Objective | None = None
+) -> float:
+    """One step of a translator that reads src and should write tgt, which begins with <s>; the loss of a token."""
+    question = asked(tgt[:, 1:])
+    loss = (objective or Translation()).loss(model(src, tgt[:, :-1]), question)
+    optimiser.zero_grad()
+    (loss.total / question.count).backward()
+    optimiser.step()
+    return loss.total.item() / question.count
+
+
+def teach_to_copy(model: Module, some: Callable[[int], list[list[int]]], steps: int, rate: float) -> Module:
+    """By steps on `some(step)` rows; half of the way a model has clear choices, of many lengths, and makes mistakes."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=rate)
+    for step in range(steps):
+        rows = some(step)
+        teach(model, optimiser, pad([*row, EOS] for row in rows), pad([BOS, *row, EOS] for row in rows))
+    return model.eval()
+
+
 def weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in model.named_parameters()}
 
@@ -95,6 +180,38 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     """Equal to the bit, name by name."""
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    """Of two model folders."""
+    return same(*(load_file(folder / "model.safetensors") for folder in (one, other)))
+
+
+def refused(
+    cases: dict[Any, str] | list[tuple[Any, str]], names: str = "wrong", *, plain: bool = False
+) -> Callable[[Callable[..., object]], Callable[..., None]]:
+    """A test that runs once for each thing that cannot be: each ends in an InputError, one sentence that matches.
+
+    `names` are those of the test's arguments, with a tuple of values for several; `plain` sentences are no patterns.
+    """
+    rows = cases.items() if isinstance(cases, dict) else cases
+    several = len(names.split()) > 1
+    table = [(*(wrong if several else (wrong,)), re.escape(why) if plain else why) for wrong, why in rows]
+
+    def decorate(test: Callable[..., object]) -> Callable[..., None]:
+        @pytest.mark.parametrize((*names.split(), "why"), table)
+        @functools.wraps(test)
+        def run(*given: Any, why: str, **named: Any) -> None:
+            with pytest.raises(InputError, match=why) as caught:
+                test(*given, **named)
+            assert "\n" not in str(caught.value)
+
+        signature = inspect.signature(test)
+        why = inspect.Parameter("why", inspect.Parameter.KEYWORD_ONLY)
+        run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), why])  # type: ignore[attr-defined]
+        return run
+
+    return decorate
 
 
 @dataclass(frozen=True)
@@ -110,14 +227,15 @@ class Result:
         return self.out.removesuffix("\n").split("\n") if self.out else []
 
 
-def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: object, stdin: str = "") -> Result:
+def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: object, stdin: str | bytes = b"") -> Result:
     """`qkv ...` in this process, without torch's start-up; tests have it as the fixture `command`."""
     from qkv import cli
 
+    given = stdin.encode() if isinstance(stdin, str) else stdin
     streams = {name: io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for name in ("out", "err")}
     with monkeypatch.context() as patch:
         patch.setattr(sys, "argv", ["qkv", *map(str, arguments)])
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
         patch.setattr(sys, "stdout", streams["out"])
         patch.setattr(sys, "stderr", streams["err"])
         with pytest.raises(SystemExit) as stopped:

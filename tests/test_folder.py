@@ -10,20 +10,18 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from kit import tiny_model, tokenizer
 from qkv import folder
 from qkv.errors import InputError
-from qkv.models import Transformer, TransformerConfig
-from qkv.text.tokenizer import Tokenizer
 
-TOKENIZER = Tokenizer.train(["the cat sat on the mat", "die Katze saß auf der Matte"], vocab_size=300)
+TOKENIZER = tokenizer("the cat sat on the mat", "die Katze saß auf der Matte")
 SRC = torch.tensor([[10, 70, 200, 2], [99, 2, 0, 0]])
 TGT = torch.tensor([[1, 80, 90], [1, 60, 0]])
 
 
-def model(**changes: Any) -> Transformer:
-    torch.manual_seed(1)
-    sizes = {"d_model": 16, "d_ff": 24, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 2, "max_length": 64}
-    return Transformer(TransformerConfig(vocab_size=len(TOKENIZER), **{**sizes, **changes})).eval()
+def model(**changes: Any) -> Any:
+    sizes = {"vocab_size": len(TOKENIZER), "decoder_layers": 2, "max_length": 64}
+    return tiny_model("transformer", **{**sizes, **changes}).eval()
 
 
 @pytest.fixture
@@ -128,11 +126,11 @@ def put(name: str, content: bytes) -> Callable[[Path], None]:
 
 
 def another_tokenizer(path: Path) -> None:
-    Tokenizer.train(["some other text altogether"], vocab_size=300).save(path / "tokenizer.json")
+    tokenizer("some other text altogether").save(path / "tokenizer.json")
 
 
 def smaller_tokenizer(path: Path) -> None:
-    other = Tokenizer.train(["ab"], vocab_size=262)
+    other = tokenizer("ab", size=262)
     other.save(path / "tokenizer.json")
     config(lambda tree: tree.update(tokenizer=other.fingerprint))(path)
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from kit import close, draw
 from qkv.attention import ATTENTIONS, SCORES, KeyValues, MultiHead, causal, padding
 from qkv.attention.soft import SHORT
 from qkv.look import record_attention
@@ -45,16 +46,8 @@ def fitting(use: str) -> list[str]:
     return [spec for spec in SPECS if use in uses(spec)]
 
 
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
 def text(rows: int = B, length: int = S) -> Places:
     return Places.span(0, length, CPU, sentence=SENTENCE[:rows, :length])
-
-
-def close(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("spec", fitting("encoder"))

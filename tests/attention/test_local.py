@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from kit import draw64 as draw
 from qkv.attention import Soft, build_attention
 from qkv.attention.local import LocalP
 from qkv.models import TransformerConfig
@@ -18,11 +19,7 @@ LENGTHS = (11, 7)
 MASK = (torch.arange(S) < torch.tensor(LENGTHS)[:, None])[:, None, None]
 
 
-def draw(seed: int, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-Q, KEYS, V = draw(1, B, H, T, K), draw(2, B, H, S, K), draw(3, B, H, S, K)
+Q, KEYS, V = draw(B, H, T, K, seed=1), draw(B, H, S, K, seed=2), draw(B, H, S, K, seed=3)
 
 
 def local(spec: str) -> Soft:
@@ -75,7 +72,7 @@ def test_the_predicted_place_learns_and_only_through_the_gaussian() -> None:
     for radius, learns in ((3, True), (10**9, False)):
         part = local(f"local_p(radius={radius})")
         assert isinstance(part, LocalP)
-        along = draw(4, B, H, T, K)
+        along = draw(B, H, T, K, seed=4)
 
         def project(weight: Tensor, part: LocalP = part, along: Tensor = along) -> Tensor:
             context = torch.func.functional_call(part, {"weight": weight}, (Q, KEYS, V, AT, MASK))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from kit import draw
 from qkv.attention import KeyValues, MultiHead, causal, padding
 from qkv.models import TransformerConfig
 from qkv.positions import Places
@@ -23,7 +24,7 @@ def attention() -> MultiHead:
 
 @pytest.fixture
 def x() -> Tensor:
-    return torch.randn(B, T, D, generator=torch.Generator().manual_seed(1))
+    return draw(B, T, D, seed=1)
 
 
 def head(attention: MultiHead, i: int, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -84,15 +85,15 @@ def test_projections_that_do_nothing_leave_plain_attention() -> None:
 
 
 def test_a_memory_receives_a_gradient_and_its_padding_none(attention: MultiHead, x: Tensor) -> None:
-    memory = torch.randn(B, 5, D, generator=torch.Generator().manual_seed(3)).requires_grad_()
+    memory = draw(B, 5, D, seed=3).requires_grad_()
     ids = torch.tensor([[4, 5, 6, 7, 8], [4, 5, 0, 0, 0]])
-    along = torch.randn(B, T, D, generator=torch.Generator().manual_seed(4))
+    along = draw(B, T, D, seed=4)
     (attention(x, AT, memory=memory, mask=padding(ids, 0)) * along).sum().backward()
     assert torch.equal(memory.grad.any(-1), ids != 0)
 
 
 def test_what_stands_under_padding_does_not_matter(attention: MultiHead, x: Tensor) -> None:
-    memory = torch.randn(B, 5, D, generator=torch.Generator().manual_seed(3))
+    memory = draw(B, 5, D, seed=3)
     ids = torch.tensor([[4, 5, 6, 7, 8], [4, 5, 0, 0, 0]])
     clean = attention(x, AT, memory=memory, mask=padding(ids, 0))
     dirty = memory.masked_fill((ids == 0)[:, :, None], 1e6)

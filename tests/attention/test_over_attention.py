@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kit import draw
 from qkv.attention.over_attention import over_attention
 
 ALL = torch.ones(1, 2, dtype=torch.bool)
@@ -27,7 +28,7 @@ def by_loops(scores: Tensor, words: int, asked: int) -> tuple[Tensor, Tensor, Te
 
 
 def random_batch(lengths: list[tuple[int, int]], seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    scores = torch.randn(len(lengths), 7, 5, generator=torch.Generator().manual_seed(seed)) * 3
+    scores = draw(len(lengths), 7, 5, seed=seed) * 3
     words, asked = torch.tensor(lengths).unbind(1)
     return scores, torch.arange(7) < words[:, None], torch.arange(5) < asked[:, None]
 
@@ -65,7 +66,7 @@ def test_padding_changes_nothing_by_value_or_gradient() -> None:
         assert torch.equal(one, other)
     scores.requires_grad_()
     s, _, _ = over_attention(scores, document, question)
-    (s * torch.randn(s.shape, generator=torch.Generator().manual_seed(1))).sum().backward()
+    (s * draw(*s.shape, seed=1)).sum().backward()
     assert scores.grad is not None
     assert torch.equal(scores.grad != 0, real)
 

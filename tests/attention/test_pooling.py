@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kit import draw
 from qkv.attention.pooling import Pooling, mean
 from qkv.look import record_attention
 from qkv.models import HierarchicalConfig
@@ -21,7 +22,7 @@ def pooling(seed: int = 0) -> Pooling:
 
 
 def texts(lengths: list[int], seed: int) -> tuple[Tensor, Tensor]:
-    h = torch.randn(len(lengths), 5, WIDTH, generator=torch.Generator().manual_seed(seed)).double()
+    h = draw(len(lengths), 5, WIDTH, seed=seed).double()
     return h, torch.arange(5) < torch.tensor(lengths)[:, None]
 
 

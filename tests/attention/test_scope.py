@@ -1,9 +1,12 @@
 """Scope: with `sentence` nothing outside its own sentence reaches a token, with `document` everything does."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
+from kit import tiny_model
 from qkv.attention import sentence_numbers
 from qkv.attention.scope import Scope
 from qkv.errors import InputError
@@ -14,13 +17,11 @@ END = 9
 SRC = torch.tensor([[4, 5, END, 6, 7, END, 8], [4, END, 5, 6, 0, 0, 0]])
 
 
-def model(limit: str, ends: list[int]) -> Transformer:
-    torch.manual_seed(0)
-    config = TransformerConfig(
-        vocab_size=12, d_model=16, d_ff=16, n_heads=2, encoder_layers=2, decoder_layers=1, dropout=0.0,
-        encoder_attention=f"scope(limit={limit!r})", sentence_ends=ends,
-    )  # fmt: skip
-    return Transformer(config).eval()
+def model(limit: str, ends: list[int]) -> Any:
+    scope = f"scope(limit={limit!r})"
+    return tiny_model(
+        "transformer", vocab_size=12, encoder_layers=2, encoder_attention=scope, sentence_ends=ends
+    ).eval()
 
 
 def memory(limit: str, src: Tensor, ends: tuple[int, ...] = (END,)) -> Tensor:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from kit import draw64 as draw
 from qkv.attention import SCORES
 from qkv.attention.scores import Additive, Concat, General, Location, Score
 from qkv.config import build
@@ -17,10 +18,6 @@ B, H, T, S, K = 2, 3, 4, 5, 6
 SIZES = TransformerConfig(d_model=H * K, n_heads=H, max_length=7)
 AT = Places(torch.arange(T), torch.arange(S))
 CLOSE = {"atol": 1e-12, "rtol": 0}
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def score(spec: str) -> Score:

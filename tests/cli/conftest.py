@@ -1,21 +1,18 @@
 """The command line as a person uses it: in this process where that will do, in a shell's process where it matters."""
 
-import io
 import os
 import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 
-from qkv import cli
+from kit import DIGITS, Pairs, Result, run_command, write_tsv
 
-torch.set_num_threads(1)  # for tensors this small, a second thread only costs time
-NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 FLAGS = (
     "--from num --to en --model.d-model 32 --model.d-ff 64 --model.n-heads 4 --model.encoder-layers 1 "
     "--model.decoder-layers 1 --model.dropout 0 --data.vocab-size 310 --data.batch-tokens 256 "
@@ -23,7 +20,7 @@ FLAGS = (
     "--training.precision float32 --training.bleu-sentences 10 --training.threads 1"
 )
 SMALL = FLAGS.split()
-Pairs = list[tuple[str, str]]
+Run = Callable[..., Result]
 
 ERRORS = Path(__file__).parents[2] / "docs" / "errors.md"
 PAGE = """# Mistakes, and what qkv says
@@ -37,41 +34,11 @@ saw: `QKV_WRITE_DOCS=1 pytest tests/cli`.
 """
 
 
-@dataclass(frozen=True)
-class Result:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.removesuffix("\n").split("\n") if self.out else []
-
-
-Run = Callable[..., Result]
-
-
 @pytest.fixture
 def qkv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """`qkv("translate", "7", stdin=...)` runs the command in tmp_path, in this process: without torch's start-up."""
+    """The fixture `command` by another name, since many tests here are given command lines called so."""
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object, stdin: str | bytes = b"") -> Result:
-        given = stdin.encode() if isinstance(stdin, str) else stdin
-        written, told = io.BytesIO(), io.BytesIO()
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "argv", ["qkv", *map(str, arguments)])
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
-            patch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="utf-8", write_through=True))
-            patch.setattr(sys, "stderr", io.TextIOWrapper(told, encoding="utf-8", write_through=True))
-            with pytest.raises(SystemExit) as stopped:
-                cli.main()
-            code = stopped.value.code
-            return Result(code if isinstance(code, int) else 0, written.getvalue().decode(), told.getvalue().decode())
-
-    return run
+    return partial(run_command, monkeypatch)
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +68,7 @@ def some_pairs(count: int) -> Pairs:
     sources: dict[tuple[int, ...], None] = {}
     while len(sources) < count:
         sources[tuple(rng.choices(range(10), k=rng.randint(1, 4)))] = None
-    return [(" ".join(map(str, digits)), " ".join(NAMES[digit] for digit in digits)) for digits in sources]
+    return [(" ".join(map(str, digits)), " ".join(DIGITS[digit] for digit in digits)) for digits in sources]
 
 
 @pytest.fixture(scope="session")
@@ -128,8 +95,7 @@ class Trained:
 def trained(tmp_path_factory: pytest.TempPathFactory, pairs: Pairs, environment: dict[str, str]) -> Trained:
     """One real model, by the real command, for all tests; those that spoil it take a copy."""
     place = tmp_path_factory.mktemp("trained")
-    tsv = place / "numbers.tsv"
-    tsv.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    tsv = write_tsv(place / "numbers.tsv", pairs)
     command = ["train", str(tsv), "--out", str(place / "model"), *SMALL]
     command += ["--steps", "240", "--training.validate-every", "60"]
     done = subprocess.run([sys.executable, "-m", "qkv", *command], capture_output=True, env=environment, timeout=600)

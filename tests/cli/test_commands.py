@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import qkv as package
+from kit import write_sides
 from qkv import cli
 from qkv.attention import ATTENTIONS, SCORES, STRUCTURES
 from qkv.cli.look import EXAMPLE
@@ -36,8 +37,7 @@ RECIPES = [path.stem for path in (Path(__file__).parents[2] / "recipes").glob("*
 def test_files(tmp_path: Path, pairs: Pairs) -> list[str]:
     """Some pairs as test.num and test.en; capitals make a difference that --lowercase takes away."""
     some = [(source, target.capitalize()) for source, target in pairs[:40]]
-    for side, name in enumerate(("test.num", "test.en")):
-        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in some), encoding="utf-8")
+    write_sides(some, tmp_path / "test.num", tmp_path / "test.en")
     return ["test.num", "test.en"]
 
 

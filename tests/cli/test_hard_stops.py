@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from kit import write_tsv
+
 Run = Callable[..., Any]
 Page = dict[str, tuple[str, str]]
 NOBODY = 65534
@@ -30,11 +32,6 @@ SENTENCES = {
     "Ctrl-C while translating": "interrupted",
     "Ctrl-C while training": r"stopped at step \d+, all saved; the same command goes on from here",
 }
-
-
-def write_tsv(path: Path, pairs: list[tuple[str, str]]) -> Path:
-    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
-    return path
 
 
 def the_sentence(result: Any) -> str:

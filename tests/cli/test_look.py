@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import qkv as package
+from kit import write_sides
 from qkv.decoding.alignment import align
 from qkv.why.pictures import PICTURES
 
@@ -65,8 +66,7 @@ def test_a_page_needs_nothing_of_the_server(model: Path, tmp_path: Path) -> None
 def test_align_prints_a_line_for_each_pair_and_tune_keeps_a_layer(qkv: Run, model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(model, tmp_path / "copy", ignore=shutil.ignore_patterns("training"))
     pairs = [("3 1 4", "three one four"), ("", ""), ("7", "seven")]
-    for side, name in enumerate(("a.num", "a.en")):
-        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    write_sides(pairs, tmp_path / "a.num", tmp_path / "a.en")
     done = qkv("align", "a.num", "a.en", "--model", folder)
     expected = align(package.load(folder), pairs)
     assert done.lines == [" ".join(f"{s}-{t}" for s, t in links) for links in expected]

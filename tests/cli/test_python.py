@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import qkv
+from kit import Pairs, write_tsv
 
 
 def test_load_and_translate(model: Path) -> None:
@@ -19,9 +20,8 @@ def test_load_and_translate(model: Path) -> None:
     assert qkv.load(str(model)).translate("7", n_best=2).alternatives[0].text == "seven"
 
 
-def test_train(tmp_path: Path, pairs: list[tuple[str, str]], capfd: pytest.CaptureFixture[str]) -> None:
-    tsv = tmp_path / "pairs.tsv"
-    tsv.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+def test_train(tmp_path: Path, pairs: Pairs, capfd: pytest.CaptureFixture[str]) -> None:
+    tsv = write_tsv(tmp_path / "pairs.tsv", pairs)
     trained = qkv.train(
         tsv, source="num", target="en", out=tmp_path / "model", quiet=True,
         model={"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1},

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from kit import write_sides
 from qkv.engines.quantize import FILE
 
 
@@ -30,8 +31,7 @@ def test_a_trained_model_is_quantised_and_translates(qkv: Any, copy: Path) -> No
 
 def test_the_figures_are_those_of_score(qkv: Any, copy: Path, tmp_path: Path) -> None:
     pairs = [(f"{i} {j}", f"{i} {j}") for i in range(5) for j in range(5)]
-    for side, name in ((0, "val.a"), (1, "val.b")):
-        (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+    write_sides(pairs, tmp_path / "val.a", tmp_path / "val.b")
     found = json.loads(qkv("quantize", copy, "--valid", "val.a", "val.b", "--bound", "100", "--json").out)
     assert found["sentences"] == 25
     for engine, name in (("lean", "float32"), ("int8", "int8")):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kit import write_sides
 from qkv.engines.shortlist import FILE
 
 
@@ -35,8 +36,7 @@ def test_a_model_gets_one_from_its_own_training_data(qkv: Any, copy: Path, lines
 
 def test_the_figures_are_those_of_score(qkv: Any, copy: Path, tmp_path: Path) -> None:
     pairs = [(f"{i} {j}", f"{i} {j}") for i in range(5) for j in range(5)]
-    for side, name in ((0, "val.a"), (1, "val.b")):
-        (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+    write_sides(pairs, tmp_path / "val.a", tmp_path / "val.b")
     assert qkv("quantize", copy, "--bound", "100").code == 0
     found = json.loads(qkv("shortlist", copy, "--valid", "val.a", "val.b", "--bound", "100", "--json").out)
     assert found["sentences"] == 25

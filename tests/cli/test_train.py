@@ -8,20 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
+
+from kit import Pairs, same_weights, write_sides, write_tsv
 
 Run = Callable[..., Any]
-Pairs = list[tuple[str, str]]
-
-
-def write_tsv(path: Path, pairs: Pairs) -> None:
-    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
 
 
 def write_two(place: Path, pairs: Pairs, name: str) -> None:
-    for side, ending in enumerate(("num", "en")):
-        (place / f"{name}.{ending}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    write_sides(pairs, place / f"{name}.num", place / f"{name}.en")
 
 
 def write_tmx(path: Path, pairs: Pairs) -> None:
@@ -29,11 +23,6 @@ def write_tmx(path: Path, pairs: Pairs) -> None:
     body = "".join(unit.format(*pair) for pair in pairs)
     text = f'<?xml version="1.0"?>\n<tmx version="1.4"><header srclang="num"/><body>\n{body}</body></tmx>\n'
     path.write_bytes(gzip.compress(text.encode()))
-
-
-def same_weights(one: Path, other: Path) -> bool:
-    a, b = (load_file(folder / "model.safetensors") for folder in (one, other))
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def test_the_run_folder_holds_model_settings_log_and_picture(trained: Any) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kit import refused
 from qkv.comparing import compare
 from qkv.comparing.plan import Row, laid_over, possible, read_recipe, split, variations, varied
 from qkv.config import parse_call, read_toml, to_tree
@@ -61,8 +62,7 @@ def test_a_variation_is_a_setting(text: str, rows: list[dict[str, object]]) -> N
     assert [row.changes for row in variations(text)] == rows
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
+@refused(
     [
         (["position"], "does not say what to vary"),
         (["position="], "does not say what to vary"),
@@ -75,9 +75,8 @@ def test_a_variation_is_a_setting(text: str, rows: list[dict[str, object]]) -> N
         (["position=none", "position=learned"], "names 'position' twice"),
     ],
 )
-def test_mistakes_are_said_in_words(given: list[str], sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        varied(given)
+def test_mistakes_are_said_in_words(wrong: list[str]) -> None:
+    varied(wrong)
 
 
 def test_combinations_and_one_by_one() -> None:

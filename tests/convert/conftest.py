@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
+import kit
+from kit import some_rows, stirred, teach_to_copy
 from qkv import folder
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Asked, Translation
-from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from qkv.text.tokenizer import Tokenizer
 
 TEXTS = [
     "two dogs play in the snow",
@@ -18,6 +18,7 @@ TEXTS = [
     "a man sleeps on a green sofa",
     "ein Mann schläft",
 ]
+WORDS = range(300, 316)
 SIZES = {"d_model": 32, "d_ff": 48, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "max_length": 60}
 # What another format may hold, each with something that it could get wrong.
 VARIANTS: dict[str, dict[str, object]] = {
@@ -35,46 +36,23 @@ VARIANTS: dict[str, dict[str, object]] = {
 }
 
 
-def draw(count: int, seed: int) -> list[list[int]]:
-    """Sentences of one to eight tokens out of sixteen."""
-    generator = torch.Generator().manual_seed(seed)
-    lengths = torch.randint(1, 9, (count,), generator=generator).tolist()
-    return [torch.randint(300, 316, (n,), generator=generator).tolist() for n in lengths]
-
-
-def pad(rows: list[list[int]]) -> Tensor:
-    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-
-
 @functools.cache
 def half_trained(name: str) -> Transformer:
     """On the way to copying its source: clear choices, many lengths, and mistakes. Every bias is something."""
     torch.manual_seed(0)
-    model = Transformer(TransformerConfig(vocab_size=320, dropout=0.0, **(SIZES | VARIANTS[name])))
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight += 0.02 * torch.randn_like(weight)
-    objective, optimiser = Translation(), torch.optim.Adam(model.parameters(), lr=5e-3)
-    for step in range(50):
-        some = draw(24, step)
-        src, tgt = pad([[*row, EOS] for row in some]), pad([[BOS, *row, EOS] for row in some])
-        asked = Asked({}, tgt[:, 1:], int((tgt[:, 1:] != PAD).sum()))
-        loss = objective.loss(model(src, tgt[:, :-1]), asked)
-        optimiser.zero_grad()
-        (loss.total / asked.count).backward()
-        optimiser.step()
-    return model.eval()
+    model = stirred(Transformer(TransformerConfig(vocab_size=320, dropout=0.0, **(SIZES | VARIANTS[name]))), 0.02)
+    return teach_to_copy(model, lambda step: some_rows(24, step, WORDS), steps=50, rate=5e-3)
 
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.train(TEXTS * 5, vocab_size=320)
+    return kit.tokenizer(*TEXTS, size=320)
 
 
 @pytest.fixture(scope="session")
 def sources() -> list[list[int]]:
     """Sentences that no model has seen."""
-    return draw(30, 10**6)
+    return some_rows(30, 10**6, WORDS)
 
 
 @pytest.fixture(params=list(VARIANTS))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
+from kit import Pairs, pad, teach, tokenizer
 from qkv.decoding import Translator
 from qkv.decoding.alignment import (
     Readout,
@@ -36,12 +36,10 @@ from qkv.models import (
     Transformer,
     TransformerConfig,
 )
-from qkv.objectives import Asked, Translation
-from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from qkv.text.tokenizer import BOS, EOS
 
 WORDS = ["the", "dog", "plays", "in", "snow", "and", "two", "cats", "sleep", "here"]
-TOKENIZER = Tokenizer.train([" ".join(WORDS)] * 3, vocab_size=330)  # a word is one token
-Pairs = list[tuple[str, str]]
+TOKENIZER = tokenizer(*WORDS, size=330)  # a word is one token
 Make = Callable[..., Model]
 
 
@@ -51,22 +49,13 @@ def some_pairs(count: int, seed: int, *, backwards: bool) -> Pairs:
     return [(" ".join(words), " ".join(words[::-1] if backwards else words)) for words in sources]
 
 
-def pad(rows: list[list[int]]) -> Tensor:
-    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-
-
 def trained(model: Model, steps: int, *, backwards: bool) -> Translator:
     """Taught to copy its source, or to write it word by word from its end; seconds."""
-    objective, optimiser = Translation(), torch.optim.Adam(model.parameters(), lr=3e-3)
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
     for step in range(steps):
         sides = list(zip(*some_pairs(32, step, backwards=backwards), strict=True))
         src, tgt = (TOKENIZER.encode_batch(side) for side in sides)
-        out = pad([[BOS, *ids, EOS] for ids in tgt])
-        asked = Asked({}, out[:, 1:], int((out[:, 1:] != PAD).sum()))
-        loss = objective.loss(model(pad([[*ids, EOS] for ids in src]), out[:, :-1]), asked)
-        optimiser.zero_grad()
-        (loss.total / asked.count).backward()
-        optimiser.step()
+        teach(model, optimiser, pad([*ids, EOS] for ids in src), pad([BOS, *ids, EOS] for ids in tgt))
     return Translator(model, TOKENIZER, {})
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from kit import refused, stirred
 from qkv import record_attention
 from qkv.decoding import Generated, Generator, Plain, beam_search, length_penalty
 from qkv.decoding.engine import padded_left
@@ -26,10 +27,8 @@ def random_gpt2(vocab_size: int, seed: int = 1, end: float = 0.0, **others: Any)
     """With weights so large that it has clear choices; `end` is added to what the end of a text is worth."""
     torch.manual_seed(seed)
     sizes = {"d_model": 32, "n_heads": 2, "layers": 2, "max_length": CONTEXT, "dropout": 0.0}
-    model = GPT2(GPT2Config(vocab_size=vocab_size, **(sizes | others))).eval()
+    model = stirred(GPT2(GPT2Config(vocab_size=vocab_size, **(sizes | others))), 0.15).eval()
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.15 * torch.randn_like(parameter)
         model.tokens.weight[EOS] += end * model.decoder.norm.bias / model.decoder.norm.bias.norm() ** 2
     return model
 
@@ -146,8 +145,7 @@ class TestHow:
             assert drawn[0] == generator.generate("Once", **how).text
         assert len({generator.generate("Once", seed=seed).text for seed in range(3)}) == 1
 
-    @pytest.mark.parametrize(
-        ("wrong", "message"),
+    @refused(
         [
             ({"tokens": 0}, "tokens must be at least 1, not 0"),
             ({"beam": 4, "temperature": 0.7}, "beam=4 searches, and a temperature, top_k or top_p draws; give one"),
@@ -156,9 +154,8 @@ class TestHow:
             ({"temprature": 1.0}, "unknown key 'temprature'; did you mean 'temperature'"),
         ],
     )
-    def test_what_cannot_be_is_refused(self, generator: Generator, wrong: dict[str, Any], message: str) -> None:
-        with pytest.raises(InputError, match=message):
-            generator.generate("Once", **wrong)
+    def test_what_cannot_be_is_refused(self, generator: Generator, wrong: dict[str, Any]) -> None:
+        generator.generate("Once", **wrong)
 
     def test_attention_can_be_recorded(self, generator: Generator) -> None:
         with record_attention(generator) as maps:

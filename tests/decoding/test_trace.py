@@ -6,17 +6,17 @@ import random
 import pytest
 import torch
 
+from kit import teach_to_copy, tokenizer
 from qkv.decoding import Translator, length_penalty
 from qkv.decoding.alignment import align
 from qkv.decoding.hypothesis import NEVER
 from qkv.decoding.trace import SearchStep, Trace, trace
 from qkv.errors import InputError
 from qkv.models import Model, Recurrent, RecurrentConfig, Transformer, TransformerConfig
-from qkv.objectives import Asked, Translation
-from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from qkv.text.tokenizer import BOS, EOS
 
 WORDS = ["the", "dog", "plays", "in", "snow", "and", "two", "cats"]
-TOKENIZER = Tokenizer.train([" ".join(WORDS)], vocab_size=310)  # some words are several tokens
+TOKENIZER = tokenizer(*WORDS, size=310)  # some words are several tokens
 TEXT = "two cats and the dog"
 LIMIT = 20  # tokens, the end included; at it, every hypothesis must end
 
@@ -35,18 +35,12 @@ def recurrent() -> Model:
 def translator(request: pytest.FixtureRequest) -> Translator:
     """On the way to copying its source: clear choices, and mistakes."""
     torch.manual_seed(1)
-    model, rng = request.param(), random.Random(1)
-    objective, optimiser = Translation(), torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        some = [TOKENIZER.encode(" ".join(rng.sample(WORDS, rng.randint(2, 5)))) for _ in range(24)]
-        rows = [torch.tensor([BOS, *ids, EOS]) for ids in some]
-        both = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        asked = Asked({}, both[:, 1:], int((both[:, 1:] != PAD).sum()))
-        loss = objective.loss(model(both[:, 1:], both[:, :-1]), asked)
-        optimiser.zero_grad()
-        (loss.total / asked.count).backward()
-        optimiser.step()
-    return Translator(model, TOKENIZER, {})
+    rng = random.Random(1)
+
+    def some(_: int) -> list[list[int]]:
+        return [TOKENIZER.encode(" ".join(rng.sample(WORDS, rng.randint(2, 5)))) for _ in range(24)]
+
+    return Translator(teach_to_copy(request.param(), some, steps=60, rate=1e-2), TOKENIZER, {})
 
 
 @torch.no_grad()

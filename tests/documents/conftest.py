@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 import torch
 
+import kit
+from kit import DIGITS, teach
 from qkv.decoding import Translated, Translator
 from qkv.decoding.translator import Scored
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Asked, Translation
-from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from qkv.objectives import Translation
+from qkv.text.tokenizer import BOS, EOS
 
 Change = Callable[[str], str]
 
@@ -67,8 +69,7 @@ def both() -> Callable[[str], tuple[str, str]]:
     return split
 
 
-NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven"]
-LETTERS = "ABCDEFGH"
+NAMES, LETTERS = DIGITS[:8], "ABCDEFGH"
 SIZES = {"d_model": 32, "d_ff": 64, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
 ABOUT: dict[str, object] = {"source": "en", "target": "de", "longest_source": 40}
 
@@ -76,7 +77,7 @@ ABOUT: dict[str, object] = {"source": "en", "target": "de", "longest_source": 40
 @pytest.fixture(scope="session")
 def babbler() -> Translator:
     """A real Transformer with random weights, which says anything at all."""
-    tokenizer = Tokenizer.train([f"{' '.join(NAMES)} the cat {{sat}} on %s"] * 5, vocab_size=300)
+    tokenizer = kit.tokenizer(*NAMES, "the cat {sat} on %s")
     torch.manual_seed(0)
     model = Transformer(
         TransformerConfig(vocab_size=len(tokenizer), max_length=64, tied="none", output_bias=True, **SIZES)
@@ -89,7 +90,7 @@ def babbler() -> Translator:
 @pytest.fixture(scope="session")
 def backwards() -> Translator:
     """A real Transformer that has learned to name letters, the last first: "A B C" -> "two one zero"."""
-    tokenizer = Tokenizer.train([" ".join(NAMES), " ".join(LETTERS)] * 5, vocab_size=400)
+    tokenizer = kit.tokenizer(*NAMES, *LETTERS, size=400)
     source, target = (torch.tensor([tokenizer.encode(word) for word in words])[:, 0] for words in (LETTERS, NAMES))
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(vocab_size=len(tokenizer), max_length=64, position="learned", **SIZES))
@@ -99,10 +100,6 @@ def backwards() -> Translator:
     for _ in range(250):
         digits = torch.rand(32, len(NAMES)).argsort(dim=1)[:, : int(torch.randint(1, 5, ()))]
         tgt = torch.cat((start, target[digits.flip(1)], end), dim=1)
-        asked = Asked({}, tgt[:, 1:], int((tgt[:, 1:] != PAD).sum()))
-        loss = objective.loss(model(torch.cat((source[digits], end), dim=1), tgt[:, :-1]), asked)
-        optimiser.zero_grad()
-        (loss.total / asked.count).backward()
-        optimiser.step()
+        teach(model, optimiser, torch.cat((source[digits], end), dim=1), tgt, objective)
         schedule.step()
     return Translator(model, tokenizer, ABOUT)

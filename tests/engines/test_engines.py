@@ -4,28 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 import qkv
+from kit import TEXTS, save_untrained, tokenizer
 from qkv import folder
 from qkv.engines import ENGINES, open_engine
 from qkv.engines.lean_engine import Lean
 from qkv.errors import InputError
-from qkv.models import Recurrent, RecurrentConfig, Transformer, TransformerConfig
 from qkv.opening import load_translator
-from qkv.text.tokenizer import Tokenizer
-
-TEXTS = ["two dogs play in the snow", "a man rides a red bicycle", "zwei Hunde spielen im Schnee", "ein Mann fährt"]
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    torch.manual_seed(1)
-    tokenizer = Tokenizer.train(TEXTS, vocab_size=300)
-    sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_length": 40}
-    model = Transformer(TransformerConfig(vocab_size=len(tokenizer), **sizes)).eval()
-    folder.save(tmp_path / "model", model, tokenizer, {"source": "en", "target": "de"})
-    return tmp_path / "model"
 
 
 @pytest.mark.parametrize("name", ["lean", "plain"])
@@ -38,10 +24,7 @@ def test_names_are_those_of_their_engines(saved: Path, name: str) -> None:
 
 
 def test_a_model_that_has_no_lean_form_is_searched_as_it_is(tmp_path: Path) -> None:
-    tokenizer = Tokenizer.train(TEXTS, vocab_size=300)
-    model = Recurrent(RecurrentConfig(vocab_size=len(tokenizer), d_model=8)).eval()
-    folder.save(tmp_path, model, tokenizer, {})
-    assert load_translator(tmp_path).engine.name == "plain"
+    assert load_translator(save_untrained(tmp_path, "recurrent", tokenizer(*TEXTS), {})).engine.name == "plain"
 
 
 def test_the_old_name_is_read_and_the_new_one_said(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from kit import TEXTS
 from qkv import folder
 from qkv.decoding import Plain, Search
 from qkv.engines import open_engine
@@ -15,9 +16,6 @@ from qkv.engines.quantize import FILE, int8_engine, load, open_int8, quantize, s
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig
 from qkv.opening import load_translator
-from qkv.text.tokenizer import Tokenizer
-
-TEXTS = ["two dogs play in the snow", "a man rides a red bicycle", "zwei Hunde spielen im Schnee", "ein Mann fährt"]
 
 
 @pytest.mark.parametrize("activation", ["", "relu", "gelu"])
@@ -87,14 +85,11 @@ def test_agreement_of_tokens() -> None:
 
 
 @pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    torch.manual_seed(1)
-    tokenizer = Tokenizer.train(TEXTS, vocab_size=300)
-    sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_length": 40}
-    model = Transformer(TransformerConfig(vocab_size=len(tokenizer), **sizes)).eval()
-    folder.save(tmp_path / "model", model, tokenizer, {"source": "en", "target": "de"})
-    save(tmp_path / "model", quantize(model, [tokenizer.encode(text) for text in TEXTS]))
-    return tmp_path / "model"
+def saved(saved: Path) -> Path:
+    """With its 8-bit form."""
+    loaded = folder.load(saved)
+    save(saved, quantize(loaded.model, [loaded.tokenizer.encode(text) for text in TEXTS]))
+    return saved
 
 
 def test_a_folder_keeps_it(saved: Path) -> None:

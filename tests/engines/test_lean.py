@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kit import draw, stirred, tiny_model
 from qkv.decoding import Plain, Search, greedy
 from qkv.decoding.hypothesis import best
 from qkv.engines.lean import LeanEmbedding, LeanTransformer, Sentences, is_standard, packed, padded
 from qkv.engines.lean_engine import Lean
-from qkv.models import Recurrent, RecurrentConfig, Transformer, TransformerConfig
+from qkv.models import Recurrent, RecurrentConfig, Transformer
+from searches import some_stay
 
 Pad = Callable[[list[list[int]]], Tensor]
 KINDS: list[dict[str, Any]] = [
@@ -27,13 +29,9 @@ KINDS: list[dict[str, Any]] = [
 ]
 
 
-def transformer(seed: int = 1, **others: Any) -> Transformer:
-    torch.manual_seed(seed)
+def transformer(**others: Any) -> Any:
     sizes = {"d_model": 32, "d_ff": 48, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "max_length": 60}
-    model = Transformer(TransformerConfig(vocab_size=40, **(sizes | others))).eval()
-    for parameter in model.parameters():  # biases and norms are not left at 0 and 1
-        parameter.data += 0.2 * torch.randn_like(parameter)
-    return model
+    return stirred(tiny_model("transformer", **(sizes | others)), 0.2).eval()
 
 
 @pytest.mark.parametrize("others", KINDS, ids=str)
@@ -69,12 +67,7 @@ def test_beams_that_change_places_and_sentences_that_leave(data: st.DataObject) 
         for s, own, logits in zip(sentences, pasts, found, strict=True):
             expected = MODEL(src[s : s + 1].expand(width, -1), torch.tensor(own)).logits[:, -1]
             torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
-        staying = data.draw(st.lists(st.sampled_from(range(len(sentences))), min_size=1, unique=True).map(sorted))
-        parents = [data.draw(st.lists(st.integers(0, width - 1), min_size=W, max_size=W)) for _ in staying]
-        rows = [i * width + parent for i, some in zip(staying, parents, strict=True) for parent in some]
-        seen.reorder(torch.tensor(rows))
-        pasts = [[pasts[i][parent] for parent in some] for i, some in zip(staying, parents, strict=True)]
-        sentences = [sentences[i] for i in staying]
+        sentences, pasts = some_stay(data, seen, sentences, pasts, W)
 
 
 MODEL = transformer()
@@ -154,7 +147,7 @@ def test_compiling_changes_nothing(others: dict[str, Any]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(rows=st.integers(1, 9), size=st.integers(1, 1203), k=st.integers(1, 10), seed=st.integers(0, 99))
 def test_the_best_are_those_of_topk(rows: int, size: int, k: int, seed: int) -> None:
-    log_p = torch.randn(rows, size, generator=torch.Generator().manual_seed(seed)).log_softmax(dim=1)
+    log_p = draw(rows, size, seed=seed).log_softmax(dim=1)
     values, tokens = best(log_p, k)
     expected = log_p.topk(min(k, size), dim=1)
     assert torch.equal(values, expected.values)

@@ -8,12 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit import stirred, tiny_model, tokenizer
 from qkv.decoding import Generator, Plain, Search
 from qkv.decoding.engine import padded_left
 from qkv.engines.lean import LeanGPT2, is_standard
 from qkv.engines.lean_engine import Lean
-from qkv.models import GPT2, GPT2Config
-from qkv.text.tokenizer import Tokenizer
+from searches import some_stay
 
 KINDS: list[dict[str, Any]] = [
     {},
@@ -24,13 +24,9 @@ KINDS: list[dict[str, Any]] = [
 ]
 
 
-def gpt2(seed: int = 1, vocab_size: int = 40, **others: Any) -> GPT2:
-    torch.manual_seed(seed)
-    sizes = {"d_model": 32, "n_heads": 4, "layers": 2, "max_length": 60, "dropout": 0.0}
-    model = GPT2(GPT2Config(vocab_size=vocab_size, **(sizes | others))).eval()
-    for parameter in model.parameters():  # biases and norms are not left at 0 and 1
-        parameter.data += 0.2 * torch.randn_like(parameter)
-    return model
+def gpt2(**others: Any) -> Any:
+    sizes = {"d_model": 32, "d_ff": 128, "n_heads": 4, "layers": 2, "max_length": 60}
+    return stirred(tiny_model("gpt2", **(sizes | others)), 0.2).eval()
 
 
 MODEL = gpt2()
@@ -73,12 +69,7 @@ def test_beams_that_change_places_and_texts_that_leave(data: st.DataObject) -> N
         found = LEAN.step(torch.tensor(tokens).flatten(), seen).view(len(texts), width, -1)
         for own, logits in zip(pasts, found, strict=True):
             torch.testing.assert_close(logits, MODEL(ids=torch.tensor(own)).logits[:, -1], rtol=1e-4, atol=1e-4)
-        staying = data.draw(st.lists(st.sampled_from(range(len(texts))), min_size=1, unique=True).map(sorted))
-        parents = [data.draw(st.lists(st.integers(0, width - 1), min_size=W, max_size=W)) for _ in staying]
-        rows = [i * width + parent for i, some in zip(staying, parents, strict=True) for parent in some]
-        seen.reorder(torch.tensor(rows))
-        pasts = [[pasts[i][parent] for parent in some] for i, some in zip(staying, parents, strict=True)]
-        texts = [texts[i] for i in staying]
+        texts, pasts = some_stay(data, seen, texts, pasts, W)
         tokens = [[(7 * s + 5 * step + 3 * w) % 36 + 4 for w in range(W)] for s in texts]
 
 
@@ -124,8 +115,8 @@ def test_other_attentions_and_positions_are_not_standard(others: dict[str, Any])
 
 
 def test_workers_write_the_same() -> None:
-    tokenizer = Tokenizer.train(["once upon a time there was a cat"] * 3, kind="byte_bpe", vocab_size=280)
-    model = gpt2(vocab_size=len(tokenizer))
+    words = tokenizer("once upon a time there was a cat", size=280, kind="byte_bpe")
+    model = gpt2(vocab_size=len(words))
     prompts = ["once", "a cat", "", "time there", "upon a time there was"] * 30
-    here, there = (Generator(model, tokenizer, {}, Lean(model)).generate(prompts, workers=n) for n in (1, 2))
+    here, there = (Generator(model, words, {}, Lean(model)).generate(prompts, workers=n) for n in (1, 2))
     assert [one.text for one in here] == [one.text for one in there]

@@ -6,13 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
-from qkv import folder
-from qkv.models import GPT2, GPT2Config, Transformer, TransformerConfig
-from qkv.text.tokenizer import Tokenizer
+from kit import TEXTS, save_untrained, tokenizer
 
-TEXTS = ["two dogs play in the snow", "a man rides a red bicycle", "zwei Hunde spielen im Schnee"]
 SCRIPT = """
 import gc, json, os, signal, sys, threading, warnings
 from pathlib import Path
@@ -69,16 +65,9 @@ print(json.dumps({"changed": changed, "fresh thread": seen}, default=str))
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> list[str]:
-    torch.manual_seed(1)
-    tokenizer = Tokenizer.train(TEXTS, vocab_size=300)
-    sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_length": 80}
-    translator = Transformer(TransformerConfig(vocab_size=len(tokenizer), **sizes))
-    folder.save(tmp_path / "translator", translator, tokenizer, {"source": "en", "target": "de"})
-    tokenizer = Tokenizer.train(TEXTS, kind="byte_bpe", vocab_size=300)
-    writer = GPT2(GPT2Config(vocab_size=len(tokenizer), d_model=16, n_heads=2, layers=1, max_length=32))
-    folder.save(tmp_path / "writer", writer, tokenizer, {"task": "language_model"})
-    return [str(tmp_path / "translator"), str(tmp_path / "writer")]
+def folders(saved: Path, tmp_path: Path) -> list[str]:
+    words, about = tokenizer(*TEXTS, kind="byte_bpe"), {"task": "language_model"}
+    return [str(saved), str(save_untrained(tmp_path / "writer", "gpt2", words, about, max_length=32))]
 
 
 def test_loading_translating_and_generating_change_nothing(folders: list[str]) -> None:

@@ -1,5 +1,6 @@
 """Shortlists: learned as a plain loop learns them; a sentence uses its own words and no other, whatever the batch."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from qkv import folder
+import kit
+from kit import save_untrained
 from qkv.data import Rows, RowsOnDisk, write_rows
 from qkv.decoding import Search, beam_search, greedy, padded
 from qkv.decoding.translator import longest_targets
@@ -19,7 +21,7 @@ from qkv.engines.lean_engine import Lean
 from qkv.engines.quantize import int8_engine, quantize
 from qkv.engines.shortlist import FILE, ROUNDS, Shortlist, Shortlisted, lexicon, load, make_shortlist, save
 from qkv.errors import InputError
-from qkv.models import Transformer, TransformerConfig
+from qkv.models import Transformer
 from qkv.opening import load_translator
 from qkv.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
@@ -162,7 +164,7 @@ def test_every_word_of_the_list_and_no_other_can_appear(engine: Lean) -> None:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.train([text for pair in PAIRS for text in pair] * 3, vocab_size=340)
+    return kit.tokenizer(*itertools.chain(*PAIRS), size=340)
 
 
 @pytest.fixture(scope="module")
@@ -237,12 +239,9 @@ def test_impossible_sizes_are_refused(corpus: Rows, tokenizer: Tokenizer, freque
 
 @pytest.fixture
 def saved(tmp_path: Path, tokenizer: Tokenizer, corpus: Rows) -> Path:
-    torch.manual_seed(1)
-    sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_length": 40}
-    model = Transformer(TransformerConfig(vocab_size=len(tokenizer), **sizes)).eval()
-    folder.save(tmp_path / "model", model, tokenizer, {"source": "en", "target": "de"})
-    save(tmp_path / "model", make_shortlist(corpus, len(tokenizer), frequent=3, each=2), tokenizer)
-    return tmp_path / "model"
+    save_untrained(tmp_path, "transformer", tokenizer, {"source": "en", "target": "de"}, max_length=40)
+    save(tmp_path, make_shortlist(corpus, len(tokenizer), frequent=3, each=2), tokenizer)
+    return tmp_path
 
 
 def test_a_folder_keeps_it_and_a_name_chooses_it(saved: Path, corpus: Rows, tokenizer: Tokenizer) -> None:
@@ -278,5 +277,5 @@ def test_what_does_not_fit_is_refused(saved: Path, spoil: Callable[[Path], None]
 
 
 def other_words(path: Path) -> None:
-    other = Tokenizer.train(["quite other words than those"], vocab_size=300)
+    other = kit.tokenizer("quite other words than those")
     save(path, Shortlist(torch.arange(4), torch.zeros(len(other) + 1, dtype=torch.long), torch.empty(0).long()), other)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from kit import tokenizer
 from qkv import record_attention
 from qkv.decoding import Search, Searcher, Translator
 from qkv.decoding.searcher import CELLS, Searched, Wanted, by_length
 from qkv.engines.lean_engine import Lean
 from qkv.engines.workers import Processes, can_fork
 from qkv.models import Transformer
-from qkv.text.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="workers are processes on Linux only")
 
@@ -93,8 +93,7 @@ def test_workers_end_with_a_process_that_was_killed() -> None:
 
 @pytest.fixture
 def translator(model: Transformer) -> Translator:
-    tokenizer = Tokenizer.train(["the cat sat on the mat"], vocab_size=300)
-    return Translator(model, tokenizer, {}, Lean(model), workers=3)
+    return Translator(model, tokenizer(), {}, Lean(model), workers=3)
 
 
 def search(searcher: Searcher, sources: list[list[int]], how: Search) -> list[Searched]:

@@ -2,15 +2,14 @@
 
 import logging
 import math
-import os
 import sys
-from pathlib import Path
 
 import pytest
 import sacrebleu
 import sacremoses
 from sacrebleu.metrics import BLEU, CHRF
 
+from kit import real
 from qkv.errors import InputError
 from qkv.evaluation import score
 
@@ -20,10 +19,7 @@ HYPOTHESES = ["The cat sat on a mat, did it?", "the dog runs over green grass.",
 
 @pytest.fixture(scope="module")
 def german():
-    folder = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "../shared/data")) / "multi30k"
-    if not (folder / "val.de").is_file():
-        pytest.skip(f"there is no Multi30k in {folder}; set QKV_DATA to the folder that holds it")
-    lines = (folder / "val.de").read_text(encoding="utf-8").splitlines()
+    lines = real("multi30k", "val.de").read_text(encoding="utf-8").splitlines()
     return [line.replace("ein", "der").replace(",", "") for line in lines], lines
 
 

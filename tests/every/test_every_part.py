@@ -3,7 +3,6 @@
 Every position stands with every attention in a transformer, every attention in every other model.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -13,17 +12,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from kit import asked
+import properties
+from kit import along, asked, close, sizes, tokenizer
 from qkv import folder
-from qkv.attention import ATTENTIONS, SCORES, Soft
+from qkv.attention import ATTENTIONS, SCORES
 from qkv.look import record_attention
 from qkv.models import MODELS, EncoderDecoder, Model
 from qkv.objectives import Translation
 from qkv.positions import POSITIONS
-from qkv.text.tokenizer import Tokenizer
 
-TOKENIZER = Tokenizer.train(["a b c d"], vocab_size=266)
-V, B, S, T = len(TOKENIZER), 4, 9, 7
+TOKENIZER = tokenizer("a b c d", size=266)
+V, B, T = len(TOKENIZER), 4, 7
 CHOSEN = [*ATTENTIONS, *SCORES]
 TRANSLATORS = [name for name, model in MODELS.items() if issubclass(model, EncoderDecoder)]
 SEQUENTIAL = [name for name, position in POSITIONS.items() if not position.needs_tree]
@@ -52,11 +51,10 @@ def model(request: pytest.FixtureRequest) -> Model:
     """With every bias that there is, and weights large enough for attention to choose."""
     name, settings = request.param
     torch.manual_seed(0)
-    sizes = {"vocab_size": V, "d_model": 16, "d_ff": 24, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2,
-             "max_length": 20, "dropout": 0.0, "attention_bias": True, "output_bias": True,
-             "sentence_ends": [5, 6, 7, 8, 9]}  # fmt: skip
-    known = {field.name for field in dataclasses.fields(MODELS[name].config_class)}
-    given = {key: value for key, value in sizes.items() if key in known}
+    given = sizes(
+        name, vocab_size=V, n_heads=4, encoder_layers=2, decoder_layers=2, max_length=20, attention_bias=True,
+        output_bias=True, sentence_ends=[5, 6, 7, 8, 9],
+    )  # fmt: skip
     model = MODELS[name](MODELS[name].config_class(**given, **settings)).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -65,27 +63,6 @@ def model(request: pytest.FixtureRequest) -> Model:
             elif name.endswith("bias"):
                 parameter.normal_(0, 0.3)
     return model
-
-
-@pytest.fixture
-def src() -> Tensor:
-    ids = torch.randint(4, V, (B, S), generator=torch.Generator().manual_seed(1))
-    return ids.masked_fill(torch.arange(S) >= torch.tensor([S, 5, 1, 7])[:, None], 0)
-
-
-@pytest.fixture
-def tgt() -> Tensor:
-    ids = torch.randint(4, V, (B, T), generator=torch.Generator().manual_seed(2))
-    return ids.masked_fill(torch.arange(T) >= torch.tensor([4, T, 2, 1])[:, None], 0)
-
-
-def along(x: Tensor) -> Tensor:
-    """A direction to project on: the sum of a normalised vector is constant and has no gradient at all."""
-    return torch.randn(x.shape, generator=torch.Generator().manual_seed(3), dtype=x.dtype)
-
-
-def close(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
-    torch.testing.assert_close(found, expected, atol=atol, rtol=0)
 
 
 def gradient_of_embedded(embedding: nn.Module, call: int, project: Callable[[], Tensor]) -> Tensor:
@@ -114,20 +91,7 @@ def test_every_parameter_gets_a_finite_gradient(model: Model, src: Tensor, tgt: 
     model.train()
     for _ in range(8):
         Translation().loss(model(src, tgt), asked(tgt.roll(-1, 1))).total.backward()
-    learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    largest = max(p.grad.abs().max().item() for p in learning.values() if p.grad is not None)
-    for name, parameter in learning.items():
-        assert parameter.grad is None or parameter.grad.isfinite().all(), name
-        if not is_without_effect(model, name):
-            assert parameter.grad is not None, name
-            assert parameter.grad.abs().max() > 1e-6 * largest, name
-
-
-def is_without_effect(model: Model, name: str) -> bool:
-    """Location does not read keys; and softmax does not see a key's bias, which is the same for all keys of a query."""
-    part = getattr(model.get_submodule(name.rsplit(".", 2)[0]), "attend", None)
-    ignores_keys = isinstance(part, Soft) and type(part.score) is SCORES["location"]
-    return ".key." in name and (ignores_keys or name.endswith("bias"))
+    properties.every_parameter_has_a_gradient(model)
 
 
 def test_source_padding_never_leaks_by_value(model: Model, src: Tensor, tgt: Tensor) -> None:
@@ -159,13 +123,7 @@ def test_source_padding_never_leaks_by_gradient(model: Model, src: Tensor, tgt: 
 
 
 def test_the_future_never_leaks_by_value(model: Model, src: Tensor, tgt: Tensor) -> None:
-    clean = model(src, tgt).logits
-    for t in range(1, T):
-        changed = tgt.clone()
-        changed[:, t:] = 4 + (tgt[:, t:] + 11) % (V - 4)
-        found = model(src, changed).logits
-        assert torch.equal(found[:, :t], clean[:, :t])
-        assert not torch.equal(found[:, t], clean[:, t])
+    properties.the_future_never_leaks(lambda read: model(src, read).logits, tgt, V)
 
 
 def test_the_future_never_leaks_by_gradient(model: Model, src: Tensor, tgt: Tensor) -> None:
@@ -187,36 +145,19 @@ def test_a_prefix_gives_the_first_logits(model: Model, src: Tensor, tgt: Tensor)
 
 
 def test_one_token_at_a_time_equals_all_at_once(model: Model, src: Tensor, tgt: Tensor) -> None:
-    _, state = model.start(src)
-    steps = torch.stack([model.step(tgt[:, t], state) for t in range(T)], dim=1)
-    close(steps, model(src, tgt).logits)
+    properties.steps_equal_the_whole(model, src, tgt)
 
 
 def test_a_reordered_state_goes_on_with_other_rows(model: Model, src: Tensor, tgt: Tensor) -> None:
-    state, rows = model.start(src)[1], torch.tensor([2, 0, 0, 3, 1])
-    for t in range(3):
-        model.step(tgt[:, t], state)
-    state.reorder(rows)
-    steps = torch.stack([model.step(tgt[rows, t], state) for t in range(3, T)], dim=1)
-    close(steps, model(src[rows], tgt[rows]).logits[:, 3:])
+    properties.a_reordered_state_goes_on_with_other_rows(model, src, tgt)
 
 
 def test_a_row_alone_equals_the_row_in_a_batch(model: Model, src: Tensor, tgt: Tensor) -> None:
-    together = model(src, tgt).logits
-    for row in range(B):
-        own_src, own_tgt = src[row][src[row] != 0][None], tgt[row][tgt[row] != 0][None]
-        close(model(own_src, own_tgt).logits[0], together[row, : own_tgt.size(1)])
+    properties.a_row_alone_is_the_row_in_a_batch(model, src, tgt)
 
 
 def test_a_source_of_nothing_but_padding_harms_nobody(model: Model, src: Tensor, tgt: Tensor) -> None:
-    """Its attention has nothing to look at: zeros, no nan, and no harm to its neighbours."""
-    clean = model(src, tgt).logits
-    logits = model(src.index_fill(0, torch.tensor([1]), 0), tgt).logits
-    others = torch.tensor([0, 2, 3])
-    assert logits.isfinite().all()
-    close(logits[others], clean[others])
-    (logits * along(logits)).sum().backward()
-    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+    properties.a_source_of_nothing_but_padding_harms_nobody(model, src, tgt)
 
 
 def test_rows_in_another_order_give_the_results_in_that_order(model: Model, src: Tensor, tgt: Tensor) -> None:

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from kit import draw
 from qkv.layers import FeedForward, Residual, Stack
 from qkv.models import TransformerConfig
 from qkv.positions import Places
@@ -48,7 +49,7 @@ class TestFeedForward:
 class TestResidual:
     @pytest.fixture
     def x(self) -> Tensor:
-        return 5 * torch.randn(3, 4, 16, generator=torch.Generator().manual_seed(0)) + 2
+        return 5 * draw(3, 4, 16, seed=0) + 2
 
     def test_post_normalises_the_sum(self, x: Tensor) -> None:
         out = Residual(16, 0.0, "post")(x, lambda x: 3 * x)

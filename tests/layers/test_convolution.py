@@ -9,12 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from kit import along
 from qkv.layers import Convolution, Gated, receptive_field
-
-
-def along(x: Tensor) -> Tensor:
-    """A direction to project on."""
-    return torch.randn(x.shape, generator=torch.Generator().manual_seed(3), dtype=x.dtype)
 
 
 def bent(convolution: Convolution) -> Convolution:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from kit import close, draw
 from qkv.attention import Soft
 from qkv.layers import CELLS, Recurrence
 from qkv.models import RecurrentConfig
@@ -15,20 +16,12 @@ TORCH: dict[str, Any] = {"lstm": nn.LSTMCell, "gru": nn.GRUCell, "rnn": nn.RNNCe
 SIZES = RecurrentConfig(d_model=64, max_length=200)
 
 
-def close(found: Tensor, expected: Tensor, atol: float = 1e-6) -> None:
-    torch.testing.assert_close(found, expected, atol=atol, rtol=0)
-
-
-def random(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
-
-
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-6), (torch.float64, 1e-14)])
 @pytest.mark.parametrize("name", CELLS)
 def test_the_equations_are_those_of_torchs_cells(name: str, dtype: torch.dtype, atol: float) -> None:
     torch.manual_seed(0)
     cell, theirs = CELLS[name], TORCH[name](5, 7).to(dtype)
-    x, state = random(3, 5, dtype=dtype), tuple(random(3, 7, seed=i + 2, dtype=dtype) for i in range(cell.states))
+    x, state = draw(3, 5, dtype=dtype), tuple(draw(3, 7, seed=i + 2, dtype=dtype) for i in range(cell.states))
     wx = nn.functional.linear(x, theirs.weight_ih, theirs.bias_ih)
     uh = nn.functional.linear(state[0], theirs.weight_hh, theirs.bias_hh)
     assert len(wx[0]) == cell.gates * 7
@@ -42,8 +35,8 @@ def test_the_equations_are_those_of_torchs_cells(name: str, dtype: torch.dtype, 
 def test_step_by_step_equals_all_at_once_in_values_and_gradients(name: str) -> None:
     torch.manual_seed(0)
     layers = Recurrence(name, 5, 7, layers=3).double()
-    x = random(2, 6, 5, dtype=torch.float64).requires_grad_()
-    first = [tuple(random(2, 7, seed=9 + i, dtype=torch.float64) for i in range(layers.cell.states)) for _ in range(3)]
+    x = draw(2, 6, 5, dtype=torch.float64).requires_grad_()
+    first = [tuple(draw(2, 7, seed=9 + i, dtype=torch.float64) for i in range(layers.cell.states)) for _ in range(3)]
     whole, last = layers(x, first)
     state, steps = first, []
     for wx in layers.project(x).unbind(1):
@@ -53,7 +46,7 @@ def test_step_by_step_equals_all_at_once_in_values_and_gradients(name: str) -> N
     for one, other in zip(state, last, strict=True):
         for part, expected in zip(one, other, strict=True):
             close(part, expected, 1e-12)
-    along = random(2, 6, 7, seed=5, dtype=torch.float64)
+    along = draw(2, 6, 7, seed=5, dtype=torch.float64)
     weights = [x, *layers.parameters()]
     found = torch.autograd.grad((torch.stack(steps, dim=1) * along).sum(), weights)
     for gradient, expected in zip(found, torch.autograd.grad((whole * along).sum(), weights), strict=True):
@@ -65,15 +58,15 @@ def test_step_by_step_equals_all_at_once_in_values_and_gradients(name: str) -> N
 def test_a_short_row_reads_as_if_alone_in_both_directions(name: str) -> None:
     torch.manual_seed(0)
     layers = Recurrence(name, 5, 7, layers=2, bidirectional=True)
-    x, lengths = random(4, 6, 5), torch.tensor([6, 2, 1, 4])
+    x, lengths = draw(4, 6, 5), torch.tensor([6, 2, 1, 4])
     outputs, last = layers(x, lengths=lengths)
     for row, length in enumerate(lengths.tolist()):
         alone, end = layers(x[row : row + 1, :length])
-        close(outputs[row, :length], alone[0])
+        close(outputs[row, :length], alone[0], 1e-6)
         assert not outputs[row, length:].any()
         for one, other in zip(last, end, strict=True):
             for part, expected in zip(one, other, strict=True):
-                close(part[row], expected[0])
+                close(part[row], expected[0], 1e-6)
 
 
 def test_the_second_direction_reads_from_the_end() -> None:
@@ -82,23 +75,23 @@ def test_the_second_direction_reads_from_the_end() -> None:
     both, one = Recurrence("lstm", 5, 7, layers=1, bidirectional=True), Recurrence("lstm", 5, 7, layers=1)
     one.layers.load_state_dict({f"{name}_l0": getattr(both.layers, f"{name}_l0_reverse") for name in
                                 ("weight_ih", "weight_hh", "bias_ih", "bias_hh")})  # fmt: skip
-    x, lengths = random(2, 6, 5), torch.tensor([6, 3])
+    x, lengths = draw(2, 6, 5), torch.tensor([6, 3])
     outputs, last = both(x, lengths=lengths)
     for row, length in enumerate(lengths.tolist()):
         turned, end = one(x[row : row + 1, :length].flip(1))
-        close(outputs[row, :length, 7:], turned[0].flip(0))
-        close(last[1][1][row], end[0][1][0])
+        close(outputs[row, :length, 7:], turned[0].flip(0), 1e-6)
+        close(last[1][1][row], end[0][1][0], 1e-6)
 
 
 @pytest.mark.parametrize("name", CELLS)
 def test_an_empty_row_gives_zeros_and_harms_nobody(name: str) -> None:
     torch.manual_seed(0)
     layers = Recurrence(name, 5, 7, layers=1, bidirectional=True)
-    x = random(3, 4, 5)
+    x = draw(3, 4, 5)
     outputs, last = layers(x, lengths=torch.tensor([4, 0, 2]))
     assert not outputs[1].any()
     assert not any(part[1].any() for state in last for part in state)
-    close(outputs[[0, 2]], layers(x[[0, 2]], lengths=torch.tensor([4, 2]))[0])
+    close(outputs[[0, 2]], layers(x[[0, 2]], lengths=torch.tensor([4, 2]))[0], 1e-6)
 
 
 def test_a_new_lstm_remembers_and_the_other_gates_are_as_torch_draws_them() -> None:
@@ -119,9 +112,9 @@ def reach(name: str, length: int) -> float:
     """|dh_T / dx_1| / |dh_T / dx_T| of a new layer of width 64, by eight random projections."""
     torch.manual_seed(0)
     layer = Recurrence(name, 64, 64, layers=1).double()
-    x = random(1, length, 64, dtype=torch.float64).expand(8, -1, -1).clone().requires_grad_()
+    x = draw(1, length, 64, dtype=torch.float64).expand(8, -1, -1).clone().requires_grad_()
     last = layer(x)[0][:, -1]
-    (gradient,) = torch.autograd.grad((last * random(8, 64, seed=2, dtype=torch.float64)).sum(), x)
+    (gradient,) = torch.autograd.grad((last * draw(8, 64, seed=2, dtype=torch.float64)).sum(), x)
     norms = gradient.norm(dim=(0, 2))
     return float(norms[0] / norms[-1])
 
@@ -143,9 +136,9 @@ def test_a_gated_layer_forgets_more_slowly() -> None:
 def test_attention_reaches_the_first_token_as_well_as_any(length: int) -> None:
     ratios = []
     for seed in range(5):
-        x = random(1, 1, length, 64, seed=seed, dtype=torch.float64).requires_grad_()
+        x = draw(1, 1, length, 64, seed=seed, dtype=torch.float64).requires_grad_()
         last = Soft(SIZES)(x, x, x, Places.span(0, length, x.device))[0, 0, -1]
-        (gradient,) = torch.autograd.grad((last * random(64, seed=9, dtype=torch.float64)).sum(), x)
+        (gradient,) = torch.autograd.grad((last * draw(64, seed=9, dtype=torch.float64)).sum(), x)
         norms = gradient[0, 0].norm(dim=-1)
         ratios.append(float(norms[0] / norms.median()))
     assert 0.3 < sorted(ratios)[2] < 3
@@ -167,7 +160,7 @@ def waits(result: Tensor, kind: str) -> int:
 
 @pytest.mark.parametrize("length", [3, 10, 40])
 def test_a_recurrent_layer_waits_once_for_each_token_and_attention_once(length: int) -> None:
-    layer, x = Recurrence("rnn", 64, 64, layers=1), random(1, length, 64).requires_grad_()
+    layer, x = Recurrence("rnn", 64, 64, layers=1), draw(1, length, 64).requires_grad_()
     state = [(torch.zeros(1, 64),)]
     for wx in layer.project(x).unbind(1):
         state = layer.step(wx, state)
@@ -179,10 +172,10 @@ def test_a_recurrent_layer_waits_once_for_each_token_and_attention_once(length: 
 def test_dropout_between_layers_multiplies_what_the_next_one_reads() -> None:
     torch.manual_seed(0)
     layers = Recurrence("gru", 5, 7, layers=2)
-    wx, state = layers.project(random(3, 5)), [(random(3, 7, seed=2),), (random(3, 7, seed=3),)]
+    wx, state = layers.project(draw(3, 5)), [(draw(3, 7, seed=2),), (draw(3, 7, seed=3),)]
     (lower,), (dropped,) = layers.step(wx, state, masks=torch.zeros(1, 3, 7))
     _, u, b, b_hidden = layers.layers.all_weights[1]
     (expected,) = layers.cell.step(b.expand(3, -1), nn.functional.linear(state[1][0], u, b_hidden), state[1])
-    close(dropped, expected)
-    close(lower, layers.step(wx, state)[0][0])
+    close(dropped, expected, 1e-6)
+    close(lower, layers.step(wx, state)[0][0], 1e-6)
     assert not torch.allclose(dropped, layers.step(wx, state)[1][0])

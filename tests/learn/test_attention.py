@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from kit import draw
 from qkv.attention import build_attention, drawing, sentence_numbers
 from qkv.attention.local import LocalP
 from qkv.layers import Embedding, Stack
@@ -34,7 +35,7 @@ class Marked(nn.Module):
 
 def marked(rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Vectors (rows, 8, 16), flags (rows, 8), which one is flagged, and its class."""
-    prototypes = torch.randn(CLASSES, WIDTH, generator=torch.Generator().manual_seed(0))
+    prototypes = draw(CLASSES, WIDTH, seed=0)
     classes = torch.randint(CLASSES, (rows, TOKENS), generator=generator)
     chosen = torch.randint(TOKENS, (rows, 1), generator=generator)
     x = prototypes[classes] + 0.3 * torch.randn(rows, TOKENS, WIDTH, generator=generator)

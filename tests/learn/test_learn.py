@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kit import asked
+from kit import teach
 from qkv.models import Transformer, TransformerConfig
 from qkv.objectives import Translation
 
@@ -19,14 +19,7 @@ def train(model: Transformer, step: int, optimiser: torch.optim.Optimizer, src: 
     """One step with a linear warm-up of 50; the loss for each token."""
     for group in optimiser.param_groups:
         group["lr"] = 3e-3 * min(1, (step + 1) / 50)
-    objective = Translation(label_smoothing=0.0)
-    question = asked(tgt[:, 1:])
-    loss = objective.loss(model(src, tgt[:, :-1]), question)
-    mean = loss.total / question.count
-    optimiser.zero_grad()
-    mean.backward()
-    optimiser.step()
-    return mean.item()
+    return teach(model, optimiser, src, tgt, Translation(label_smoothing=0.0))
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

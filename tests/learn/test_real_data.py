@@ -1,20 +1,18 @@
 """Learning runs on real data, minutes each: `make test-slow`. The bars are baselines counted from the same data."""
 
 import gzip
-import os
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 
+from kit import real
 from qkv import demo
 from qkv.evaluation import score
 from qkv.opening import load_translator
 from qkv.tasks.corpus import hashed
 from qkv.training import train
 
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
-MULTI30K = DATA / "multi30k"
 pytestmark = pytest.mark.slow
 
 
@@ -40,16 +38,16 @@ def word_by_word(sources: list[str], targets: list[str], test: list[str]) -> lis
     return [" ".join(best.get(word, word) for word in line.split()) for line in test]
 
 
-@pytest.mark.skipif(not MULTI30K.is_dir(), reason=f"no Multi30k in {DATA}; name the data folder by QKV_DATA")
 def test_multi30k_beats_a_dictionary_by_ten_points(tmp_path: Path) -> None:
+    multi30k = real("multi30k")
     train(recipe="multi30k-en-de", out=tmp_path / "model", training={"epochs": 8.0, "bleu_sentences": 100}, quiet=True)
     translator = load_translator(tmp_path / "model")
-    sources, references = (lines(MULTI30K / f"test_2016_flickr.{code}") for code in ("en", "de"))
+    sources, references = (lines(multi30k / f"test_2016_flickr.{code}") for code in ("en", "de"))
     beam = score([line.text for line in translator.translate(sources, beam=4)], references).bleu
     greedy = score([line.text for line in translator.translate(sources, beam=1)], references).bleu
     copied = score(sources, references).bleu
     looked_up = score(
-        word_by_word(*(lines(MULTI30K / f"train.{c}.gz") for c in ("en", "de")), sources), references
+        word_by_word(*(lines(multi30k / f"train.{c}.gz") for c in ("en", "de")), sources), references
     ).bleu
     print(f"BLEU: beam {beam:.2f}, greedy {greedy:.2f}, dictionary {looked_up:.2f}, copied source {copied:.2f}")
     assert beam > 20

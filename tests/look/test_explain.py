@@ -11,26 +11,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from kit import tiny_model, tokenizer
 from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.look import page
 from qkv.look.explain import explain
 from qkv.look.steps import Step, worked_example
-from qkv.models import Transformer, TransformerConfig
-from qkv.text.tokenizer import Tokenizer
 
-TOKENIZER = Tokenizer.train(["two dogs play in the snow"], vocab_size=300)
+TOKENIZER = tokenizer("two dogs play in the snow")
 TEXT = "two dogs play"
 
 
 @pytest.fixture(params=["post", "pre"])
 def translator(request: pytest.FixtureRequest) -> Translator:
-    torch.manual_seed(0)
-    config = TransformerConfig(
-        vocab_size=len(TOKENIZER), d_model=16, d_ff=24, n_heads=4, encoder_layers=2, decoder_layers=2, max_length=1024,
+    model = tiny_model(
+        "transformer", vocab_size=len(TOKENIZER), n_heads=4, encoder_layers=2, decoder_layers=2, max_length=1024,
         norm=request.param, dropout=0.1, position="learned",
     )  # fmt: skip
-    return Translator(Transformer(config), TOKENIZER, {})
+    return Translator(model, TOKENIZER, {})
 
 
 def by_title(steps: list[Step]) -> dict[str, Tensor]:
@@ -181,8 +179,7 @@ def test_json_has_no_infinity() -> None:
 )
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_what_is_said_is_true_of_this_attention(attention: str, score: str, weights: str, stack: Any) -> None:
-    sizes = {"d_model": 16, "d_ff": 24, "n_heads": 4, "encoder_layers": 1, "decoder_layers": 1, "max_length": 32}
-    model = Transformer(TransformerConfig(vocab_size=len(TOKENIZER), attention=attention, **sizes))
+    model = tiny_model("transformer", vocab_size=len(TOKENIZER), n_heads=4, attention=attention)
     steps = {step.title: step for step in explain(Translator(model, TOKENIZER, {}), TEXT, stack=stack)}
     assert steps["scaled scores" if "sqrt" in score else "scores"].equation == score
     assert steps["weights"].equation == weights

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from kit import padded, tiny_model, tokenizer
 from qkv.attention import MultiHead
 from qkv.decoding import Translator
 from qkv.look import look_at, record_attention
-from qkv.models import Transformer, TransformerConfig
-from qkv.text.tokenizer import Tokenizer
+from qkv.models import Transformer
 
-TOKENIZER = Tokenizer.train(["the cat sat on the mat", "a dog ran in the park"] * 5, vocab_size=300)
+TOKENIZER = tokenizer("the cat sat on the mat", "a dog ran in the park")
 V, B, S, T, H = len(TOKENIZER), 2, 6, 5, 2
 NAMES = [f"encoder.blocks.{i}.attention" for i in range(2)]
 NAMES += [f"decoder.blocks.{i}.{kind}" for i in range(2) for kind in ("attention", "memory_attention")]
@@ -18,9 +18,7 @@ NAMES += [f"decoder.blocks.{i}.{kind}" for i in range(2) for kind in ("attention
 
 @pytest.fixture
 def model() -> Transformer:
-    torch.manual_seed(0)
-    config = TransformerConfig(vocab_size=V, d_model=16, d_ff=16, n_heads=H, encoder_layers=2, decoder_layers=2)
-    return Transformer(config).eval()
+    return tiny_model("transformer", vocab_size=V, n_heads=H, encoder_layers=2, decoder_layers=2).eval()
 
 
 @pytest.fixture
@@ -44,7 +42,7 @@ def test_the_outputs_are_the_same(model: Transformer, pair: tuple[Tensor, Tensor
 
 
 def test_the_outputs_are_the_same_where_the_fused_kernel_works(model: Transformer) -> None:
-    src = torch.randint(4, V, (1, 90), generator=torch.Generator().manual_seed(1))
+    src = padded([90], V)
     before = model(src, src).logits
     with record_attention(model) as maps:
         torch.testing.assert_close(model(src, src).logits, before, atol=1e-5, rtol=0)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from kit import tiny_model, tokenizer
 from qkv.decoding import Translator
 from qkv.decoding.trace import trace
 from qkv.errors import InputError
@@ -14,24 +15,20 @@ from qkv.look import view as module
 from qkv.look.sentence import Look, look_at_ids
 from qkv.look.steps import worked_example
 from qkv.look.view import Attention, architecture_view, attention_view, curves_view, explain_view, positions_view, view
-from qkv.models import Model, Recurrent, RecurrentConfig, Transformer, TransformerConfig, count_parameters
-from qkv.text.tokenizer import Tokenizer
+from qkv.models import Model, count_parameters
 
-TOKENIZER = Tokenizer.train(["two dogs play in the snow"] * 3, vocab_size=300)
+TOKENIZER = tokenizer("two dogs play in the snow")
 TEXT = "two dogs play"
 KEYS = {"model", "text", "translation", "score", "alternatives", "remarks", "source_tokens", "target_tokens",
         "token_scores", "source_words", "target_words", "alignment", "attention", "steps"}  # fmt: skip
 
 
 def transformer(**others: Any) -> Model:
-    torch.manual_seed(2)
-    sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 2, "max_length": 12}
-    return Transformer(TransformerConfig(vocab_size=len(TOKENIZER), **(sizes | others)))
+    return tiny_model("transformer", **{"vocab_size": len(TOKENIZER), "decoder_layers": 2, "max_length": 12, **others})
 
 
 def recurrent() -> Model:
-    torch.manual_seed(2)
-    return Recurrent(RecurrentConfig(vocab_size=len(TOKENIZER), d_model=16, max_length=12))
+    return tiny_model("recurrent", vocab_size=len(TOKENIZER), max_length=12)
 
 
 @pytest.mark.parametrize("make", [transformer, recurrent])

@@ -1,16 +1,29 @@
 """The convolutional model beside a transcription of its paper; what it sees; padding, steps, commands, learning."""
 
 import math
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from kit import asked
-from qkv import cli, folder
+import properties
+from kit import (
+    DIGITS,
+    Result,
+    along,
+    asked,
+    close,
+    padded,
+    refused,
+    same_weights,
+    teach,
+    tokenizer,
+    write_sides,
+    write_tsv,
+)
+from qkv import folder
 from qkv.attention import ATTENTIONS, SCORES
 from qkv.config import from_tree
 from qkv.decoding import beam_search
@@ -20,7 +33,6 @@ from qkv.models import Convolutional, ConvolutionalConfig, count_parameters
 from qkv.objectives import Translation
 from qkv.opening import load_translator
 from qkv.positions import POSITIONS
-from qkv.text.tokenizer import Tokenizer
 
 V, B, S, T = 23, 4, 9, 7
 IN_MEMORY = [name for name, part in ATTENTIONS.items() if "memory" in part.uses]
@@ -52,30 +64,6 @@ def make(**others: object) -> Convolutional:
 def model(request: pytest.FixtureRequest) -> Convolutional:
     position, attention, tied = request.param
     return make(position=position, attention=attention, tied=tied, dilation="bytenet")
-
-
-def padded(rows: int, columns: int, lengths: list[int], seed: int) -> Tensor:
-    ids = torch.randint(4, V, (rows, columns), generator=torch.Generator().manual_seed(seed))
-    return ids.masked_fill(torch.arange(columns) >= torch.tensor(lengths)[:, None], 0)
-
-
-@pytest.fixture
-def src() -> Tensor:
-    return padded(B, S, [S, 5, 1, 7], 1)
-
-
-@pytest.fixture
-def tgt() -> Tensor:
-    return padded(B, T, [4, T, 2, 1], 2)
-
-
-def along(x: Tensor) -> Tensor:
-    """A direction to project on."""
-    return torch.randn(x.shape, generator=torch.Generator().manual_seed(3), dtype=x.dtype)
-
-
-def close(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
-    torch.testing.assert_close(found, expected, atol=atol, rtol=0)
 
 
 # -- the paper -------------------------------------------------------------------------------------------------------
@@ -218,7 +206,7 @@ def test_a_place_sees_itself_and_its_field_before_it(sizes: dict[str, object], f
     """Four times 1, 2, 4, 8 with windows of 3 is ByteNet's stack: 1 + 4 * 2 * 15 = 121 tokens."""
     model = make(**sizes, attention=attention, tied="decoder", d_model=4, max_length=140).double()
     length = field + 6
-    src, tgt = padded(1, 5, [5], 1), padded(1, length, [length], 2)
+    src, tgt = padded([5], V), padded([length], V, seed=2)
     for t in {0, field // 2, length - 4}:
         which = torch.arange(length)[None] == t
         seen = gradient_of(model.target, model, src, tgt, which)[0]
@@ -236,13 +224,7 @@ def test_the_encoder_sees_as_far_to_either_side(sizes: dict[str, object], reach:
 
 
 def test_the_future_never_leaks(model: Convolutional, src: Tensor, tgt: Tensor) -> None:
-    clean = model(src, tgt).logits
-    for t in range(1, T):
-        changed = tgt.clone()
-        changed[:, t:] = 4 + (tgt[:, t:] + 11) % (V - 4)
-        found = model(src, changed).logits
-        assert torch.equal(found[:, :t], clean[:, :t])
-        assert not torch.equal(found[:, t], clean[:, t])
+    properties.the_future_never_leaks(lambda read: model(src, read).logits, tgt, V)
 
 
 def test_source_padding_never_leaks(model: Convolutional, src: Tensor, tgt: Tensor) -> None:
@@ -259,38 +241,23 @@ def test_source_padding_never_leaks(model: Convolutional, src: Tensor, tgt: Tens
 
 
 def test_a_source_of_nothing_but_padding_harms_nobody(model: Convolutional, src: Tensor, tgt: Tensor) -> None:
-    clean = model(src, tgt).logits
-    logits = model(src.index_fill(0, torch.tensor([1]), 0), tgt).logits
-    assert logits.isfinite().all()
-    close(logits[[0, 2, 3]], clean[[0, 2, 3]])
-    (logits * along(logits)).sum().backward()
-    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+    properties.a_source_of_nothing_but_padding_harms_nobody(model, src, tgt)
 
 
 def test_a_row_alone_equals_the_row_in_a_batch(model: Convolutional, src: Tensor, tgt: Tensor) -> None:
-    together = model(src, tgt).logits
-    for row in range(B):
-        own_src, own_tgt = src[row][src[row] != 0][None], tgt[row][tgt[row] != 0][None]
-        close(model(own_src, own_tgt).logits[0], together[row, : own_tgt.size(1)])
+    properties.a_row_alone_is_the_row_in_a_batch(model, src, tgt)
 
 
 # -- one token after another -----------------------------------------------------------------------------------------
 
 
 def test_one_token_at_a_time_equals_all_at_once(model: Convolutional, src: Tensor, tgt: Tensor) -> None:
-    _, state = model.start(src)
-    steps = torch.stack([model.step(tgt[:, t], state) for t in range(T)], dim=1)
-    close(steps, model(src, tgt).logits)
+    state = properties.steps_equal_the_whole(model, src, tgt)
     assert [tail.x.shape for tail in state.tails] == [(B, 2, 8), (B, 4, 8), (B, 8, 8)]
 
 
 def test_a_reordered_state_goes_on_with_other_rows(model: Convolutional, src: Tensor, tgt: Tensor) -> None:
-    state, rows = model.start(src)[1], torch.tensor([2, 0, 0, 3, 1])
-    for t in range(3):
-        model.step(tgt[:, t], state)
-    state.reorder(rows)
-    steps = torch.stack([model.step(tgt[rows, t], state) for t in range(3, T)], dim=1)
-    close(steps, model(src[rows], tgt[rows]).logits[:, 3:])
+    properties.a_reordered_state_goes_on_with_other_rows(model, src, tgt)
 
 
 def test_a_beam_wide_enough_finds_all_sentences() -> None:
@@ -325,7 +292,7 @@ def test_what_hard_attention_draws_reaches_the_objective(src: Tensor, tgt: Tenso
 @pytest.mark.parametrize("attention", ["dot", "scaled_dot", "additive", "local_p", "none"])
 @pytest.mark.parametrize("length", [9, 70])  # a fused kernel begins at 65 keys
 def test_half_the_bits_will_do(attention: str, length: int, tgt: Tensor) -> None:
-    model, src = make(attention=attention, max_length=80), padded(B, length, [length, 5, 1, 0], 1)
+    model, src = make(attention=attention, max_length=80), padded([length, 5, 1, 0], V)
     exact = model(src, tgt).logits
     with torch.autocast("cpu", torch.bfloat16):
         outputs = model(src, tgt)
@@ -356,16 +323,15 @@ def test_attention_is_recorded_under_the_names_of_the_transformer(src: Tensor, t
 
 
 def test_what_is_saved_is_what_is_loaded(tmp_path: Path, src: Tensor, tgt: Tensor) -> None:
-    tokenizer = Tokenizer.train(["a b c d"], vocab_size=266)
-    model = make(vocab_size=len(tokenizer), attention="additive(width=5)", tied="decoder")
-    folder.save(tmp_path, model, tokenizer, {"source": "en", "target": "de"})
+    words = tokenizer("a b c d", size=266)
+    model = make(vocab_size=len(words), attention="additive(width=5)", tied="decoder")
+    folder.save(tmp_path, model, words, {"source": "en", "target": "de"})
     loaded = folder.load(tmp_path).model
     assert loaded.config == model.config
     assert torch.equal(loaded(src, tgt).logits, model(src, tgt).logits)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
+@refused(
     [
         ({"kernel": 0}, "kernel must be at least 1, not 0"),
         ({"decoder_layers": 0}, "decoder_layers must be at least 1, not 0"),
@@ -377,9 +343,8 @@ def test_what_is_saved_is_what_is_loaded(tmp_path: Path, src: Tensor, tgt: Tenso
         ({"position": "lerned"}, "did you mean 'learned'"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Convolutional(from_tree(ConvolutionalConfig, {"d_model": 8, "vocab_size": 9, "max_length": 20} | wrong))
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    Convolutional(from_tree(ConvolutionalConfig, {"d_model": 8, "vocab_size": 9, "max_length": 20} | wrong))
 
 
 @pytest.mark.parametrize("position", POSITIONS)
@@ -391,16 +356,11 @@ def test_positions_that_only_touch_the_embeddings_are_taken(position: str) -> No
             make(position=position)
 
 
-def test_the_same_commands_train_it_go_on_translate_and_score(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_commands_train_it_go_on_translate_and_score(command: Callable[..., Result], tmp_path: Path) -> None:
     """A run that was stopped and went on ends with the very weights of one that was not."""
-    monkeypatch.chdir(tmp_path)
-    names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-    pairs = [(f"{a} {b}", f"{names[a]} {names[b]}") for a in range(10) for b in range(10)]
-    Path("pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
-    for side, name in enumerate(("test.num", "test.en")):
-        Path(name).write_text("".join(f"{pair[side]}\n" for pair in pairs[::9]), encoding="utf-8")
+    pairs = [(f"{a} {b}", f"{DIGITS[a]} {DIGITS[b]}") for a in range(10) for b in range(10)]
+    write_tsv(tmp_path / "pairs.tsv", pairs)
+    write_sides(pairs[::9], tmp_path / "test.num", tmp_path / "test.en")
     flags = (
         "pairs.tsv --from num --to en --architecture convolutional --model.d-model 32 --model.encoder-layers 1 "
         "--model.decoder-layers 2 --model.dropout 0.1 --data.vocab-size 300 --data.batch-tokens 256 "
@@ -409,19 +369,14 @@ def test_the_same_commands_train_it_go_on_translate_and_score(
     )
 
     def qkv(*arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["qkv", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        told = capsys.readouterr()
-        assert stopped.value.code == 0, told.err
-        return told.out
+        done = command(*arguments)
+        assert done.code == 0, done.err
+        return done.out
 
     qkv("train", *flags.split(), "--steps", "30", "--out", "one")
     qkv("train", *flags.split(), "--steps", "60", "--out", "one")
     qkv("train", *flags.split(), "--steps", "60", "--out", "two")
-    one, two = (load_file(f"{name}/model.safetensors") for name in ("one", "two"))
-    assert one.keys() == two.keys()
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert same_weights(tmp_path / "one", tmp_path / "two")
     assert qkv("translate", "3 1", "--model", "one", "--beam", "4").strip() == "three one"
     assert "BLEU" in qkv("score", "test.num", "test.en", "--model", "one", "--beam", "2")
     assert look_at(load_translator("one"), "3 1").cross().shape[0] == 2
@@ -439,12 +394,7 @@ def learn(**others: object) -> list[float]:
     for _ in range(100):
         src = torch.randint(4, 12, (24, 6))
         tgt = torch.cat((torch.ones_like(src[:, :1]), src.flip(1)), dim=1)
-        question = asked(tgt[:, 1:])
-        loss = Translation(label_smoothing=0.0).loss(model(src, tgt[:, :-1]), question)
-        optimiser.zero_grad()
-        (loss.total / question.count).backward()
-        optimiser.step()
-        losses.append(loss.total.item() / question.count)
+        losses.append(teach(model, optimiser, src, tgt, Translation(label_smoothing=0.0)))
     return losses
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from kit import close, padded, stirred, tiny_model
 from qkv.attention import ATTENTIONS, SCORES
 from qkv.errors import InputError
 from qkv.models import GPT2, GPT2Config
@@ -22,21 +23,12 @@ PARTS = [("learned", SHORT.get(name, name)) for name in DECODABLE] + [(name, "sc
 
 def tiny(**settings: object) -> GPT2:
     """With weights large enough for attention to choose."""
-    torch.manual_seed(0)
-    sizes = {"vocab_size": V, "d_model": 16, "n_heads": 4, "layers": 2, "max_length": 90, "dropout": 0.0}
-    model = GPT2(GPT2Config(**{**sizes, **settings})).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape))
-    return model
+    sizes = {"vocab_size": V, "d_ff": 64, "n_heads": 4, "layers": 2, "max_length": 90}
+    return stirred(tiny_model("gpt2", **{**sizes, **settings}), 0.2).eval()
 
 
 def draw(rows: int = B, length: int = T) -> Tensor:
-    return torch.randint(4, V, (rows, length), generator=torch.Generator().manual_seed(1))
-
-
-def close(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    return padded([length] * rows, V)
 
 
 def steps(model: GPT2, prompts: Tensor, more: Tensor) -> Tensor:
@@ -109,8 +101,8 @@ def test_padding_on_the_right_changes_nothing() -> None:
 
 def test_a_reordered_state_goes_on_with_other_rows() -> None:
     model, more, rows = tiny(), draw(length=4) % 7 + 5, torch.tensor([2, 0, 0, 1])
-    for padded in (False, True):
-        ids = draw().masked_fill((torch.arange(T) < torch.tensor([0, 4, 2])[:, None]) & padded, PAD)
+    for is_padded in (False, True):
+        ids = draw().masked_fill((torch.arange(T) < torch.tensor([0, 4, 2])[:, None]) & is_padded, PAD)
         tokens, state = model.start(ids)
         model.step(tokens, state)
         state.reorder(rows)

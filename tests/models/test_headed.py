@@ -1,6 +1,5 @@
 """A head on every backbone: shapes, gradients, padding, saved and loaded; and transformers' own classifier."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,12 +8,13 @@ from torch import Tensor
 from transformers import GPT2Config as TheirConfig
 from transformers import GPT2ForSequenceClassification
 
+from kit import along, close, padded, stirred, tiny_model, tokenizer
 from qkv import folder
 from qkv.convert.families import gpt2 as family
 from qkv.models import GPT2, MODELS, Backbone, Headed, Transformer, TransformerConfig
-from qkv.text.tokenizer import PAD, Tokenizer
+from qkv.text.tokenizer import PAD
 
-TOKENIZER = Tokenizer.train(["a b c d"], vocab_size=266)
+TOKENIZER = tokenizer("a b c d", size=266)
 V, B, T = len(TOKENIZER), 4, 9
 LENGTHS = [T, 5, 1, 7]
 BACKBONES = [name for name, kind in MODELS.items() if issubclass(kind, Backbone)]
@@ -30,13 +30,7 @@ SIZES = {"vocab_size": V, "d_model": 16, "d_ff": 24, "n_heads": 4, "layers": 2, 
 
 
 def backbone(name: str) -> Backbone:
-    torch.manual_seed(0)
-    kind = MODELS[name]
-    known = {field.name for field in dataclasses.fields(kind.config_class)}
-    built = kind(kind.config_class(**{key: value for key, value in SIZES.items() if key in known}))
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape))
+    built = stirred(tiny_model(name, **SIZES), 0.1)
     assert isinstance(built, Backbone)
     return built
 
@@ -49,8 +43,7 @@ def model(request: pytest.FixtureRequest) -> Headed:
 
 @pytest.fixture
 def ids() -> Tensor:
-    drawn = torch.randint(4, V, (B, T), generator=torch.Generator().manual_seed(1))
-    return drawn.masked_fill(torch.arange(T) >= torch.tensor(LENGTHS)[:, None], PAD)
+    return padded(LENGTHS, V)
 
 
 def test_the_answer_has_its_shape(model: Headed, ids: Tensor) -> None:
@@ -62,7 +55,7 @@ def test_the_answer_has_its_shape(model: Headed, ids: Tensor) -> None:
 def test_every_parameter_gets_a_finite_gradient(model: Headed, ids: Tensor) -> None:
     answer = model(ids).answer
     answer = answer.where(answer.isfinite(), 0)
-    (answer * torch.randn(answer.shape, generator=torch.Generator().manual_seed(2))).sum().backward()
+    (answer * along(answer)).sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
@@ -76,12 +69,12 @@ def test_a_row_alone_equals_the_row_in_a_batch(model: Headed, ids: Tensor) -> No
         own = (slice(length),) if model.head_text.startswith("tags") else (..., slice(length))
         alone = model(ids[row : row + 1, :length]).answer[0]
         found = together[row][own] if model.head_text.startswith(("tags", "spans")) else together[row]
-        torch.testing.assert_close(found, alone, atol=1e-5, rtol=0)
+        close(found, alone)
 
 
 def test_float64_equals_float32(model: Headed, ids: Tensor) -> None:
     narrow = model(ids).answer
-    torch.testing.assert_close(model.double()(ids).answer.float(), narrow, atol=1e-5, rtol=0)
+    close(model.double()(ids).answer.float(), narrow)
 
 
 def test_what_is_saved_is_what_is_loaded(model: Headed, ids: Tensor, tmp_path: Path) -> None:
@@ -102,7 +95,7 @@ def test_transformers_classifier_gives_the_same(ids: Tensor) -> None:
     named = {f"backbone.{name}": value for name, value in family.weights(theirs.transformer.state_dict()).items()}
     head = {"head.output.weight": theirs.score.weight.detach(), "head.output.bias": torch.zeros(3)}
     folder.fill(ours, named | head, Path("theirs"))
-    torch.testing.assert_close(ours(ids).answer, theirs(ids).logits, atol=1e-5, rtol=0)
+    close(ours(ids).answer, theirs(ids).logits)
 
 
 def test_a_head_on_a_translators_encoder_begins_with_its_weights(ids: Tensor) -> None:

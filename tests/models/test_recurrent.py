@@ -1,18 +1,16 @@
 """The recurrent encoder-decoder: its papers' equations in plain loops, no leaks, steps as the whole, every command."""
 
-import io
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from kit import asked
-from qkv import cli, folder
+import properties
+from kit import Result, along, asked, close, refused, same_weights, teach, tokenizer, write_sides, write_tsv
+from qkv import folder
 from qkv.attention import ATTENTIONS, SCORES
 from qkv.config import from_tree
 from qkv.decoding import Translator
@@ -22,9 +20,8 @@ from qkv.look import look_at, record_attention
 from qkv.models import Recurrent, RecurrentConfig, count_parameters
 from qkv.objectives import Translation
 from qkv.positions import Places
-from qkv.text.tokenizer import Tokenizer
 
-TOKENIZER = Tokenizer.train(["the cat sat on the mat"], vocab_size=280)
+TOKENIZER = tokenizer(size=280)
 V, B, S, T, D = len(TOKENIZER), 4, 9, 6, 12
 KINDS: dict[str, dict[str, object]] = {
     "default": {},
@@ -55,26 +52,6 @@ def make(**others: object) -> Recurrent:
 @pytest.fixture(params=KINDS.values(), ids=KINDS)
 def model(request: pytest.FixtureRequest) -> Recurrent:
     return make(**request.param)
-
-
-@pytest.fixture
-def src() -> Tensor:
-    ids = torch.randint(4, V, (B, S), generator=torch.Generator().manual_seed(1))
-    return ids.masked_fill(torch.arange(S) >= torch.tensor([S, 5, 1, 7])[:, None], 0)
-
-
-@pytest.fixture
-def tgt() -> Tensor:
-    ids = torch.randint(4, V, (B, T), generator=torch.Generator().manual_seed(2))
-    return ids.masked_fill(torch.arange(T) >= torch.tensor([4, T, 2, 1])[:, None], 0)
-
-
-def along(x: Tensor) -> Tensor:
-    return torch.randn(x.shape, generator=torch.Generator().manual_seed(3), dtype=x.dtype)
-
-
-def close(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
-    torch.testing.assert_close(found, expected, atol=atol, rtol=0)
 
 
 # -- the papers' equations -------------------------------------------------------------------------------------------
@@ -163,19 +140,13 @@ def test_without_attention_the_first_state_is_all_that_is_known_of_the_source(sr
 
 def test_every_parameter_gets_a_finite_gradient(model: Recurrent, src: Tensor, tgt: Tensor) -> None:
     Translation().loss(model(src, tgt), asked(tgt.roll(-1, 1))).total.backward()
-    largest = max(p.grad.abs().max().item() for p in model.parameters())
-    for name, parameter in model.named_parameters():
-        assert parameter.grad.isfinite().all(), name
-        assert parameter.grad.abs().max() > 1e-7 * largest, name
+    properties.every_parameter_has_a_gradient(model, share=1e-7)
 
 
 @torch.no_grad()
 def test_padding_never_leaks_and_a_row_alone_is_the_row_in_a_batch(model: Recurrent, src: Tensor, tgt: Tensor) -> None:
-    clean = model(src, tgt).logits
-    for row in range(B):
-        own_src, own_tgt = src[row][src[row] != 0][None], tgt[row][tgt[row] != 0][None]
-        close(model(own_src, own_tgt).logits[0], clean[row, : own_tgt.size(1)])
-    real = tgt != 0
+    properties.a_row_alone_is_the_row_in_a_batch(model, src, tgt)
+    clean, real = model(src, tgt).logits, tgt != 0
     close(model(nn.functional.pad(src, (0, 5)), tgt).logits[real], clean[real])
     model.source.weight[0] += 100 * along(model.source.weight[0])  # the row of padding
     close(model(src, tgt).logits[real][:, 1:], clean[real][:, 1:])
@@ -183,34 +154,19 @@ def test_padding_never_leaks_and_a_row_alone_is_the_row_in_a_batch(model: Recurr
 
 @torch.no_grad()
 def test_the_future_never_leaks(model: Recurrent, src: Tensor, tgt: Tensor) -> None:
-    clean = model(src, tgt).logits
-    for t in range(1, T):
-        changed = tgt.clone()
-        changed[:, t:] = 4 + (tgt[:, t:] + 11) % (V - 4)
-        found = model(src, changed).logits
-        close(found[:, :t], clean[:, :t], 1e-6)
-        assert ((found[:, t] - clean[:, t]).abs().amax(dim=-1) > 1e-4).all()
+    properties.the_future_never_leaks(lambda read: model(src, read).logits, tgt, V, atol=1e-6)
 
 
 @torch.no_grad()
 def test_one_token_at_a_time_equals_all_at_once_and_can_be_reordered(
     model: Recurrent, src: Tensor, tgt: Tensor
 ) -> None:
-    state, rows, whole = model.start(src)[1], torch.tensor([2, 0, 0, 3, 1]), model(src, tgt).logits
-    for t in range(3):
-        close(model.step(tgt[:, t], state), whole[:, t])
-    state.reorder(rows)
-    for t in range(3, T):
-        close(model.step(tgt[rows, t], state), whole[rows, t])
+    properties.steps_equal_the_whole(model, src, tgt)
+    properties.a_reordered_state_goes_on_with_other_rows(model, src, tgt)
 
 
 def test_a_source_of_nothing_but_padding_harms_nobody(model: Recurrent, src: Tensor, tgt: Tensor) -> None:
-    clean = model(src, tgt).logits
-    logits = model(src.index_fill(0, torch.tensor([1]), 0), tgt).logits
-    assert logits.isfinite().all()
-    close(logits[[0, 2, 3]], clean[[0, 2, 3]])
-    (logits * along(logits)).sum().backward()
-    assert all(p.grad.isfinite().all() for p in model.parameters())
+    properties.a_source_of_nothing_but_padding_harms_nobody(model, src, tgt)
 
 
 def test_in_bfloat16_it_is_the_same_but_for_rounding(model: Recurrent, src: Tensor, tgt: Tensor) -> None:
@@ -250,9 +206,8 @@ def test_any_attention_over_a_memory_will_do(
     attention: str, others: dict[str, object], src: Tensor, tgt: Tensor
 ) -> None:
     model = make(attention=attention, **others)
-    state, whole = model.start(src)[1], model(src, tgt).logits
-    assert whole.isfinite().all()
-    close(torch.stack([model.step(tgt[:, t], state) for t in range(T)], dim=1), whole)
+    assert model(src, tgt).logits.isfinite().all()
+    properties.steps_equal_the_whole(model, src, tgt)
 
 
 @pytest.mark.parametrize("others", [{}, {"input_feeding": False}, {"decoder": "bahdanau"}], ids=str)
@@ -321,8 +276,7 @@ def test_the_sizes_are_those_of_the_papers_sums() -> None:
     assert list(counts.values()) == sorted(counts.values())
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
+@refused(
     [
         ({"decoder_layers": 0}, "decoder_layers must be at least 1, not 0"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
@@ -331,9 +285,8 @@ def test_the_sizes_are_those_of_the_papers_sums() -> None:
         ({"n_heads": 2}, "unknown key 'n_heads'"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        from_tree(RecurrentConfig, wrong)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    from_tree(RecurrentConfig, wrong)
 
 
 def test_an_attention_that_cannot_look_at_a_source_is_refused() -> None:
@@ -355,40 +308,20 @@ def test_it_learns_to_copy(others: dict[str, object]) -> None:
     optimiser, generator, losses = torch.optim.Adam(model.parameters(), lr=1e-2), torch.Generator().manual_seed(1), []
     for _ in range(100):
         data = torch.randint(1, 11, (32, 6), generator=generator)
-        question = asked(data[:, 1:])
-        loss = Translation(label_smoothing=0.0).loss(model(data, data[:, :-1]), question)
-        optimiser.zero_grad()
-        (loss.total / question.count).backward()
-        optimiser.step()
-        losses.append(loss.total.item() / question.count)
+        losses.append(teach(model, optimiser, data, data, Translation(label_smoothing=0.0)))
     assert losses[0] > 0.9 * math.log(10)
     assert sum(losses[-10:]) / 10 < 0.5 * losses[0]
 
 
-@pytest.fixture
-def qkv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
-    """`qkv("info", ...)` runs the command in tmp_path and returns what it wrote."""
-    monkeypatch.chdir(tmp_path)
+def test_every_command_takes_it(command: Callable[..., Result], tmp_path: Path) -> None:
+    def qkv(*arguments: object) -> str:
+        done = command(*arguments)
+        assert done.code == 0, done.err
+        return done.out + done.err
 
-    def run(*arguments: object) -> str:
-        written, told = io.StringIO(), io.StringIO()
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "argv", ["qkv", *map(str, arguments)])
-            patch.setattr(sys, "stdout", written)
-            patch.setattr(sys, "stderr", told)
-            with pytest.raises(SystemExit) as stopped:
-                cli.main()
-        assert stopped.value.code == 0, told.getvalue()
-        return written.getvalue() + told.getvalue()
-
-    return run
-
-
-def test_every_command_takes_it(qkv: Callable[..., str], tmp_path: Path) -> None:
     pairs = [(f"{i} dogs play", f"{i} Hunde spielen") for i in range(40)]
-    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
-    for side, name in enumerate(("test.en", "test.de")):
-        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs[:3]), encoding="utf-8")
+    write_tsv(tmp_path / "pairs.tsv", pairs)
+    write_sides(pairs[:3], tmp_path / "test.en", tmp_path / "test.de")
     flags = ["--model", "recurrent", "--model.d-model", "16", "--model.cell", "gru", "--model.attention", "additive",
              "--data.batch-tokens", "64", "--training.bleu-sentences", "2", "--training.threads", "1",
              "--training.learning-rate", "0.01", "--training.precision", "float32", "--training.schedule", "constant",
@@ -398,8 +331,7 @@ def test_every_command_takes_it(qkv: Callable[..., str], tmp_path: Path) -> None
     told = qkv("train", "pairs.tsv", *flags, "--steps", "4", "--out", "model")
     assert "going on from step 2" in told
     qkv("train", "pairs.tsv", *flags, "--steps", "4", "--out", "once")
-    resumed, once = (load_file(tmp_path / name / "model.safetensors") for name in ("model", "once"))
-    assert all(torch.equal(resumed[name], once[name]) for name in once)
+    assert same_weights(tmp_path / "model", tmp_path / "once")
     assert qkv("translate", "7 dogs play", "8 dogs", "--model", "model", "--beam", "2").count("\n") >= 2
     assert "BLEU" in qkv("score", "--model", "model", "test.en", "test.de", "--beam", "1")
     assert "recurrent" in qkv("info", "model")

@@ -7,9 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kit import asked
+from kit import asked, padded, refused
 from qkv.config import from_tree
-from qkv.errors import InputError
 from qkv.models import PRESETS, Transformer, TransformerConfig, count_parameters, parameter_count
 from qkv.objectives import Translation
 from qkv.objectives.smoothing import smoothed_cross_entropy
@@ -23,7 +22,7 @@ def tiny(**others: object) -> TransformerConfig:
 
 
 def ids(rows: int, columns: int, seed: int = 0, vocab_size: int = V) -> torch.Tensor:
-    return torch.randint(4, vocab_size, (rows, columns), generator=torch.Generator().manual_seed(seed))
+    return padded([columns] * rows, vocab_size, seed)
 
 
 @pytest.mark.parametrize(("preset", "millions"), [("base", 63.05), ("big", 214.17)])
@@ -137,8 +136,7 @@ def test_linear_weights_start_as_xavier_uniform() -> None:
     assert not linear.bias.any()
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
+@refused(
     [
         ({"d_model": 30, "n_heads": 4}, "d_model=30 is not divisible by n_heads=4"),
         ({"encoder_layers": 0}, "encoder_layers must be at least 1, not 0"),
@@ -149,6 +147,5 @@ def test_linear_weights_start_as_xavier_uniform() -> None:
         ({"d_modle": 8}, "did you mean 'd_model'"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        from_tree(TransformerConfig, wrong)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    from_tree(TransformerConfig, wrong)

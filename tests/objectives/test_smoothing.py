@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from kit import draw
 from qkv.objectives.smoothing import Form, smoothed_cross_entropy, target_mass
 
 FORMS: list[Form] = ["fairseq", "torch", "annotated", "tensor2tensor"]
@@ -91,7 +92,7 @@ def test_the_least_loss_is_the_entropy_of_the_target(form: Form) -> None:
     (gradient,) = torch.autograd.grad(loss(best), best)
     torch.testing.assert_close(gradient, torch.zeros(1, V, dtype=torch.float64), atol=1e-12, rtol=0)
     for seed in range(20):
-        step = torch.randn(1, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        step = draw(1, V, seed=seed, dtype=torch.float64)
         assert loss(best + 0.1 * step).item() > least
 
 

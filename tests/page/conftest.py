@@ -14,11 +14,11 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 import qkv
+from kit import DIGITS, write_tsv
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "build" / "page"
 AXE = ROOT / "build" / "clients" / "node_modules" / "axe-core" / "axe.min.js"
-NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 HOST = "127.0.0.1"
 PATIENCE = 60_000  # milliseconds; what is awaited comes at once on an idle machine
 
@@ -32,13 +32,9 @@ def absent(what: str) -> None:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Digits to words, after a few steps of training: its attention is real, its translations need not be good."""
     place = tmp_path_factory.mktemp("page")
-    lines = [
-        f"{a} {b} {c}\t{NUMBERS[a]} {NUMBERS[b]} {NUMBERS[c]}\n"
-        for a in range(10)
-        for b in range(10)
-        for c in (1, 4, 7)
-    ]
-    (place / "numbers.tsv").write_text("".join(lines), encoding="utf-8")
+    digits = [(a, b, c) for a in range(10) for b in range(10) for c in (1, 4, 7)]
+    pairs = [(" ".join(map(str, some)), " ".join(DIGITS[digit] for digit in some)) for some in digits]
+    write_tsv(place / "numbers.tsv", pairs)
     sizes = {"d_model": 32, "d_ff": 64, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
     training = {"steps": 80, "validate_every": 40, "bleu_sentences": 4, "threads": 1, "precision": "float32",
                 "learning_rate": 0.01, "schedule": "cosine(warmup=10)"}  # fmt: skip

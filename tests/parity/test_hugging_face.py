@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from kit import draw
 from qkv.attention import padding
 from qkv.folder import fill
 from qkv.models import Transformer, TransformerConfig
@@ -165,7 +166,7 @@ def test_gradients_are_theirs(name: str) -> None:
     model, theirs, family = twins(name)
     src, tgt = batch(family)
     real = (tgt != 0).float()[:, :, None]
-    along = torch.randn(*tgt.shape, V, generator=torch.Generator().manual_seed(2)) * real
+    along = draw(*tgt.shape, V, seed=2) * real
     (run_ours(model, src, tgt)[1] * along).sum().backward()
     (run_theirs(theirs, src, tgt)[1] * along).sum().backward()
     gradients = rename({n: p.grad for n, p in theirs.named_parameters() if p.grad is not None}, family)

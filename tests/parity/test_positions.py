@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from kit import close, draw
 from qkv.attention import MultiHead, causal
 from qkv.models import TransformerConfig
 from qkv.positions import T5, ALiBi, Places, Rotary, TransformerXL
@@ -15,14 +16,6 @@ B, T, H, K = 2, 9, 4, 8
 D = H * K
 SIZES = TransformerConfig(d_model=D, n_heads=H, max_length=64)
 CPU = torch.device("cpu")
-
-
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def close(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
-    torch.testing.assert_close(found, expected, atol=atol, rtol=0)
 
 
 @pytest.mark.parametrize("base", [10000.0, 500000.0])

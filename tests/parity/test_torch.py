@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from kit import draw
 from qkv.attention import MultiHead, causal, from_blocked
 from qkv.layers import Block, Residual
 from qkv.models import TransformerConfig
@@ -120,7 +121,7 @@ def test_encoder_layer(norm: str, dtype: torch.dtype, tolerance: float) -> None:
     ours = Block(config(norm=norm)).to(dtype)
     copy_layer(ours, theirs, ENCODER)
     _, x, blocked, _ = inputs(dtype)
-    along = torch.randn(x.shape, generator=torch.Generator().manual_seed(2), dtype=dtype) * ~blocked[:, :, None]
+    along = draw(*x.shape, seed=2, dtype=dtype) * ~blocked[:, :, None]
     expected = theirs(x, src_key_padding_mask=blocked)
     found = ours(x, Places.span(0, S, x.device), NO_POSITION, from_blocked(blocked)[:, None, None, :])
     torch.testing.assert_close(found[~blocked], expected[~blocked], atol=tolerance, rtol=0)

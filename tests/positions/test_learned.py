@@ -1,22 +1,20 @@
 """Learned positions: a table with an end, and a clear word when a text passes it."""
 
 import gzip
-import os
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from kit import real, tiny_model
 from qkv.attention import causal
 from qkv.config import build
 from qkv.errors import InputError
 from qkv.layers import Embedding, Stack
-from qkv.models import Transformer, TransformerConfig
+from qkv.models import TransformerConfig
 from qkv.positions import POSITIONS, Learned, Places
 
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 CPU = torch.device("cpu")
 SIZES = TransformerConfig(d_model=8, n_heads=1, max_length=6)
 
@@ -56,10 +54,7 @@ def test_a_place_beyond_the_table_is_refused() -> None:
 
 
 def test_a_model_refuses_a_text_that_is_too_long() -> None:
-    config = TransformerConfig(
-        vocab_size=11, d_model=8, d_ff=8, n_heads=2, encoder_layers=1, decoder_layers=1, position="learned(length=4)"
-    )
-    model = Transformer(config)
+    model = tiny_model("transformer", position="learned(length=4)")
     model(torch.ones(1, 4, dtype=torch.long), torch.ones(1, 4, dtype=torch.long))
     with pytest.raises(InputError, match="place 4 is beyond the 4 learned positions"):
         model(torch.ones(1, 5, dtype=torch.long), torch.ones(1, 4, dtype=torch.long))
@@ -97,9 +92,7 @@ def test_after_training_neighbours_are_more_alike_than_other_places() -> None:
 
     Measured with three seeds: 0.42 to 0.44 for neighbours, 0.04 to 0.08 for all pairs.
     """
-    path = DATA / "tinyshakespeare" / "input.txt.gz"
-    if not path.exists():
-        pytest.skip("Tiny Shakespeare is not there; set QKV_DATA to the folder that holds tinyshakespeare")
+    path = real("tinyshakespeare", "input.txt.gz")
     text = gzip.decompress(path.read_bytes())[:200_000]
     letters = torch.unique(torch.tensor(list(text)), return_inverse=True)[1]
     torch.manual_seed(0)

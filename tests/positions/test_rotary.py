@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kit import draw64 as draw
 from qkv.models import TransformerConfig
 from qkv.positions import Places, Rotary
 
@@ -28,10 +29,6 @@ def rotary(layout: str, base: float = 10000.0) -> Rotary:
         return Rotary(SIZES, layout=layout, base=base)
     finally:
         torch.set_default_dtype(torch.float32)
-
-
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.mark.parametrize("base", [10000.0, 100.0])

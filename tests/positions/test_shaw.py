@@ -8,16 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kit import draw64 as draw
 from qkv.attention import Soft
 from qkv.models import TransformerConfig
 from qkv.positions import NO_POSITION, Places, Shaw
 
 B, H, K = 2, 3, 8
 SIZES = TransformerConfig(d_model=H * K, n_heads=H)
-
-
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def shaw(clip: int) -> Shaw:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from kit import draw
 from qkv.models import TransformerConfig
 from qkv.positions import Places, Shaw, Structural, StructuralRelative, Tree, pad_trees
 
@@ -13,10 +14,6 @@ D, H, K = 8, 2, 4
 SIZES = TransformerConfig(d_model=D, n_heads=H, max_length=4)  # shorter than the texts: the table must grow
 HEADS = [[3, 3, 4, 0, 6, 4], [2, 0, 2]]
 CPU = torch.device("cpu")
-
-
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def places() -> Places:

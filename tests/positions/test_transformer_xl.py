@@ -6,16 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from kit import draw64 as draw
 from qkv.attention import Soft
 from qkv.models import TransformerConfig
 from qkv.positions import Places, TransformerXL
 
 B, H, K, D = 2, 3, 4, 12
 SIZES = TransformerConfig(d_model=D, n_heads=H, max_length=8)
-
-
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def sinusoid(distance: int) -> Tensor:

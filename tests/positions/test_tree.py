@@ -1,19 +1,16 @@
 """Depths and distances in a dependency tree: by hand, by brute force, and on real sentences."""
 
 import gzip
-import os
 from collections import deque
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit import real
 from qkv.errors import InputError
 from qkv.positions import depths, inherit, pad_trees, relations
-
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 # "From the AP comes this story" (UD-EWT): From <- AP, the <- AP, AP <- comes, this <- story, story <- comes.
 HEADS = [3, 3, 4, 0, 6, 4]
@@ -145,9 +142,7 @@ def test_a_batch_is_padded() -> None:
 
 def test_real_sentences_are_trees() -> None:
     """UD-EWT: every gold tree is read; the distance to a word's own head is 1 by both measures."""
-    path = DATA / "ud-english-ewt" / "en_ewt-ud-dev.conllu.gz"
-    if not path.exists():
-        pytest.skip("UD-EWT is not there; set QKV_DATA to the folder that holds ud-english-ewt")
+    path = real("ud-english-ewt", "en_ewt-ud-dev.conllu.gz")
     count = 0
     for block in gzip.decompress(path.read_bytes()).decode("utf-8").split("\n\n")[:300]:
         rows = [line.split("\t") for line in block.split("\n") if not line.startswith("#")]

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import torch
 from starlette.testclient import TestClient
-from torch import Tensor
 
+from kit import pad, teach
 from qkv import Translator, folder
 from qkv.models import Transformer, TransformerConfig
-from qkv.objectives import Asked, Translation
 from qkv.opening import load_translator
 from qkv.serving import Models, Service, make_app
-from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from qkv.text.tokenizer import BOS, EOS, Tokenizer
 
 WORDS = {
     "dog": "Hund", "cat": "Katze", "house": "Haus", "tree": "Baum", "snow": "Schnee", "child": "Kind", "red": "rot",
@@ -32,31 +31,19 @@ def sentence(rng: random.Random) -> tuple[str, str]:
     return " ".join(words) + ".", " ".join(WORDS[word] for word in words) + "."
 
 
-def rows(texts: list[list[int]]) -> Tensor:
-    return torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in texts], batch_first=True)
-
-
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """en -> de, as `qkv train` would write it."""
     rng = random.Random(1)
     torch.manual_seed(1)
     tokenizer = Tokenizer.train([text for _ in range(300) for text in sentence(rng)], vocab_size=330)
-    model, objective = (
-        Transformer(TransformerConfig(vocab_size=len(tokenizer), max_length=64, **SIZES, **LAYERS)),
-        Translation(),
-    )
+    model = Transformer(TransformerConfig(vocab_size=len(tokenizer), max_length=64, **SIZES, **LAYERS))
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
     for step in range(STEPS):
         optimiser.param_groups[0]["lr"] = 5e-3 * min(1, (STEPS - step) / 60)
         pairs = [sentence(rng) for _ in range(32)]
-        src = rows([[*tokenizer.encode(source), EOS] for source, _ in pairs])
-        tgt = rows([[BOS, *tokenizer.encode(target), EOS] for _, target in pairs])
-        asked = Asked({}, tgt[:, 1:], int((tgt[:, 1:] != PAD).sum()))
-        loss = objective.loss(model(src, tgt[:, :-1]), asked)
-        optimiser.zero_grad()
-        (loss.total / asked.count).backward()
-        optimiser.step()
+        src = pad([*tokenizer.encode(source), EOS] for source, _ in pairs)
+        teach(model, optimiser, src, pad([BOS, *tokenizer.encode(target), EOS] for _, target in pairs))
     place = tmp_path_factory.mktemp("serving") / "en-de"
     folder.save(place, model.eval(), tokenizer, {"source": "en", "target": "de", "longest_source": 20})
     return place

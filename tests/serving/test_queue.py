@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kit import refused
 from qkv import InputError, Translated, Translator
 from qkv.decoding import Search
 from qkv.serving import Limits, Queue, Queued
@@ -192,8 +193,7 @@ def test_what_needs_the_models_for_itself_runs_between_batches(watched: Watched,
             queue.run(Call(lambda: 1 / 0, "a"), time.monotonic() + SOON)
 
 
-@pytest.mark.parametrize(
-    ("how", "sentence"),
+@refused(
     [
         ({"beam": 21}, "beam=21 and n_best=1 are more than this server's 20 and 10"),
         ({"beam": 20, "n_best": 11}, "beam=20 and n_best=11 are more"),
@@ -201,11 +201,8 @@ def test_what_needs_the_models_for_itself_runs_between_batches(watched: Watched,
         ({"beam": 0}, "must be at least 1"),
     ],
 )
-def test_a_search_beyond_the_limits_is_refused(
-    how: dict[str, int], sentence: str, watched: Watched, queue: Queue
-) -> None:
-    with pytest.raises(InputError, match=sentence):
-        queued(watched, queue).translate(["dog."], **how)
+def test_a_search_beyond_the_limits_is_refused(wrong: dict[str, int], watched: Watched, queue: Queue) -> None:
+    queued(watched, queue).translate(["dog."], **wrong)
 
 
 def test_a_sentence_without_end_is_refused(watched: Watched, queue: Queue) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import qkv
-from kit import real, tokenizer
+from kit import real, refused, tokenizer
 from qkv.errors import InputError
 from qkv.models import GPT2, Hierarchical
 from qkv.tasks import Survey
@@ -34,22 +34,20 @@ def test_columns_are_named_or_two(tmp_path: Path) -> None:
     assert [one.place for one in read_labelled([named])] == [f"{named} line 2", f"{named} line 4"]
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ("pos\tgood\nneg\n", "line 2 has 1 cell where 2 were expected; give each line a label, a tab and a text"),
-        ("label\tid\ttext\npos\tgood\n", "line 2 has 2 cells where 3 were expected"),
-        ("\tgood\n", "line 1 has no label; give each line a label"),
-        ("pos\t \n", "line 1 has no text; give each line a label"),
-        ("pos\t|||\n", "line 1 has no text; give each line a label"),
-    ],
+@refused(
+    {
+        "pos\tgood\nneg\n": "line 2 has 1 cell where 2 were expected; give each line a label, a tab and a text",
+        "label\tid\ttext\npos\tgood\n": "line 2 has 2 cells where 3 were expected",
+        "\tgood\n": "line 1 has no label; give each line a label",
+        "pos\t \n": "line 1 has no text; give each line a label",
+        "pos\t|||\n": "line 1 has no text; give each line a label",
+    },
+    "content",
 )
-def test_a_bad_line_is_named(content: str, told: str, tmp_path: Path) -> None:
+def test_a_bad_line_is_named(content: str, tmp_path: Path) -> None:
     path = tmp_path / "some.tsv"
     path.write_text(content)
-    with pytest.raises(InputError) as error:
-        list(read_labelled([path]))
-    assert told in str(error.value)
+    list(read_labelled([path]))
 
 
 def test_sentences_are_those_that_the_data_marks_or_those_of_the_text() -> None:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit import tokenizer
 from qkv.errors import InputError
 from qkv.text.cloze import ANONYMOUS, Question, known_words, number_words, parse_question, read_cloze
-from qkv.text.tokenizer import UNK, Tokenizer
+from qkv.text.tokenizer import UNK
 
 RECORD: dict[str, Any] = {
     "context": ["Alice saw the rabbit .", "The rabbit didn't see Alice ."],
@@ -20,7 +21,7 @@ RECORD: dict[str, Any] = {
     "candidates": ["Alice", "rabbit"],
 }
 QUESTION = parse_question(json.dumps(RECORD), "here")
-TOKENIZER = Tokenizer.train([" ".join([*known_words(QUESTION), "alice", "rabbit"])] * 5, vocab_size=400)
+TOKENIZER = tokenizer(*known_words(QUESTION), "alice", "rabbit", size=400)
 
 
 def test_a_question_is_read_as_words(tmp_path: Path) -> None:
@@ -92,4 +93,4 @@ def test_only_candidates_have_anonymous_ids_whatever_the_words(words: list[str],
 def test_a_tokenizer_without_free_ids_is_refused() -> None:
     for kind in ("byte_bpe", "wordpiece"):
         with pytest.raises(InputError, match="cloze questions need ids that no word has"):
-            number_words([QUESTION], Tokenizer.train(["some words"], kind=kind, vocab_size=300))
+            number_words([QUESTION], tokenizer("some words", kind=kind))

@@ -1,7 +1,6 @@
 """A vocabulary that grows for new text: by the plain algorithm, with every old id in its place, and nothing lost."""
 
 import json
-import os
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -10,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit import real
 from qkv.errors import InputError
 from qkv.text.growing import learn_merges
 from qkv.text.tokenizer import Tokenizer
 
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 OLD = ["the low lower lowest newest new", "a cat sat on the mat"] * 3
 NEW = ["banana bandana bananas", "Ж Жук Жуки жужжат", "lowland lowlands"] * 3
 KINDS = {kind: Tokenizer.train(OLD, kind=kind, vocab_size=275) for kind in ("bpe", "byte_bpe")}
@@ -155,9 +154,7 @@ def test_what_cannot_grow_is_said() -> None:
 
 @both_kinds
 def test_a_third_language(kind: str) -> None:
-    if not (DATA / "multi30k").exists():
-        pytest.skip("Multi30k is not on this machine; name its folder in QKV_DATA")
-    english, french = ((DATA / "multi30k" / f"val.{code}").read_text("utf-8").splitlines() for code in ("en", "fr"))
+    english, french = (real("multi30k", f"val.{code}").read_text("utf-8").splitlines() for code in ("en", "fr"))
     old = Tokenizer.train(english, kind=kind, vocab_size=1500)
     new = old.grow(french, 2500)
     assert len(new) == 2500

@@ -1,20 +1,19 @@
 """Labelled texts and pairs are the same from every format; real sets are read whole; bad lines are named."""
 
 import csv
-import gzip
 import io
 import json
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kit import real, write
 from qkv.errors import InputError
 from qkv.text import LABELLED, LABELLED_PAIRS, read_labelled, read_labelled_pairs
 
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 TEXTS = [("pos", 'A "fine" film, really.'), ("neg", "No, not | this one."), ("1", "Für alle 世界")]
 PAIRS = [("It rains, again.", 'He said "rain".', "1"), ("A dog.", "A cat.", "0.25"), ("Ja.", "Nein.", "contradiction")]
 TABLES = [suffix for suffix in LABELLED_PAIRS if suffix in LABELLED]
@@ -29,11 +28,6 @@ def table(suffix: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> s
     file = io.StringIO()
     csv.writer(file).writerows([names, *rows])
     return file.getvalue()
-
-
-def write(path: Path, content: str) -> Path:
-    path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
-    return path
 
 
 @pytest.mark.parametrize("gz", ["", ".gz"])
@@ -84,51 +78,30 @@ def test_numbers_in_json_are_labels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "sentence"),
+    ("read", "name", "content", "sentence"),
     [
-        (
-            "a.tsv",
-            "x\ty\tz\n",
-            "line 1 has 3 cells where 2 were expected; give each line a label, a tab and a",
-        ),
-        (
-            "a.csv",
-            "label,text,id\nx,y\n",
-            "line 2 has 2 cells where 3 were expected; give each line a label, a comma",
-        ),
-        ("a.tsv", "x\t \n", "line 1 has no text; give each line a label, a tab and a text"),
-        ("a.jsonl", '{"label": "x"}', 'line 1 has no \'text\', only the keys \'label\'; write {"label": "...", "text"'),
-        (
-            "a.jsonl",
-            '{"label": ["x"], "text": "y"}',
-            "line 1 has [\"x\"] as 'label' where a text in quotes was",
-        ),
-        ("a.jsonl", '{"label": "", "text": "y"}', "line 1 has no label; write"),
-        ("a.jsonl", "{", "line 1 is not valid JSON"),
+        (read_labelled, "a.tsv", "x\ty\tz\n",
+         "line 1 has 3 cells where 2 were expected; give each line a label, a tab and a"),
+        (read_labelled, "a.csv", "label,text,id\nx,y\n",
+         "line 2 has 2 cells where 3 were expected; give each line a label, a comma"),
+        (read_labelled, "a.tsv", "x\t \n", "line 1 has no text; give each line a label, a tab and a text"),
+        (read_labelled, "a.jsonl", '{"label": "x"}',
+         'line 1 has no \'text\', only the keys \'label\'; write {"label": "...", "text"'),
+        (read_labelled, "a.jsonl", '{"label": ["x"], "text": "y"}',
+         "line 1 has [\"x\"] as 'label' where a text in quotes was"),
+        (read_labelled, "a.jsonl", '{"label": "", "text": "y"}', "line 1 has no label; write"),
+        (read_labelled, "a.jsonl", "{", "line 1 is not valid JSON"),
+        (read_labelled_pairs, "a.tsv", "x\ty\n",
+         "line 1 has 2 cells where 3 were expected; give each line two texts and a label with"),
+        (read_labelled_pairs, "a.csv", "sentence1,sentence2,label\nx,,z\n", "line 2 has no second text"),
+        (read_labelled_pairs, "a.jsonl", '{"sentence1": "x", "label": 1}',
+         "line 1 has no 'sentence2', only the keys 'sentence1', 'label'"),
     ],
-)
-def test_bad_lines_are_named(tmp_path: Path, name: str, content: str, sentence: str) -> None:
+)  # fmt: skip
+def test_bad_lines_are_named(tmp_path: Path, read: Any, name: str, content: str, sentence: str) -> None:
     path = write(tmp_path / name, content)
     with pytest.raises(InputError, match=re.escape(f"{path} {sentence}")):
-        list(read_labelled([path]))
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        (
-            "a.tsv",
-            "x\ty\n",
-            "line 1 has 2 cells where 3 were expected; give each line two texts and a label with",
-        ),
-        ("a.csv", "sentence1,sentence2,label\nx,,z\n", "line 2 has no second text"),
-        ("a.jsonl", '{"sentence1": "x", "label": 1}', "line 1 has no 'sentence2', only the keys 'sentence1', 'label'"),
-    ],
-)
-def test_bad_lines_of_pairs_are_named(tmp_path: Path, name: str, content: str, sentence: str) -> None:
-    path = write(tmp_path / name, content)
-    with pytest.raises(InputError, match=re.escape(f"{path} {sentence}")):
-        list(read_labelled_pairs([path]))
+        list(read([path]))
 
 
 def test_paths_are_checked_first(tmp_path: Path) -> None:
@@ -151,9 +124,7 @@ def test_paths_are_checked_first(tmp_path: Path) -> None:
 )
 def test_glues_pairs_are_read_whole(name: str, count: int, labels: set[str] | None) -> None:
     """The counts are those of GLUE (Wang et al. 2018, table 1)."""
-    path = DATA / "glue" / name
-    if not path.exists():
-        pytest.skip("GLUE is not on this machine; name its folder in QKV_DATA")
+    path = real("glue", name)
     found = list(read_labelled_pairs([path]))
     assert len(found) == count
     if labels:
@@ -166,8 +137,6 @@ def test_glues_pairs_are_read_whole(name: str, count: int, labels: set[str] | No
     ("name", "count", "classes"), [("glue/SST-2/train.tsv.gz", 67_349, 2), ("ag-news-subset/valid.tsv", 1000, 4)]
 )
 def test_real_labelled_texts_are_read_whole(name: str, count: int, classes: int) -> None:
-    if not (DATA / name).exists():
-        pytest.skip("GLUE or AG News is not on this machine; name its folder in QKV_DATA")
-    found = list(read_labelled([DATA / name]))
+    found = list(read_labelled([real(name)]))
     assert len(found) == count
     assert len({one.label for one in found}) == classes

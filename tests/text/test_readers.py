@@ -1,7 +1,5 @@
 """Every file format gives the same pairs, from a stream, with their places."""
 
-import gzip
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -11,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kit import real, write
 from qkv.text import PAIRS, Pair, languages, read_pairs
 from qkv.text.lines import BLOCK, read_lines
-
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 EXPECTED = [("Good day!", "Guten Tag!"), ("A < B & C", "A < B & C, „ja“"), ("See you.", "Bis bald.")]
 
@@ -98,12 +95,6 @@ FILES = {
     ".xliff": XLIFF_2,
     ".po": PO,
 }
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    data = content.encode() if isinstance(content, str) else content
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
 
 
 def texts(*paths: Path, source: str | None = "en", target: str | None = "de") -> list[tuple[str, str]]:
@@ -315,11 +306,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
         assert float(megabytes) < 5  # the whole trees take 36 and 20
 
 
-@pytest.mark.skipif(
-    not (DATA / "multi30k").is_dir(), reason="the Multi30k corpus is not here; set QKV_DATA to its folder"
-)
 def test_a_real_corpus() -> None:
-    paths = [DATA / "multi30k" / "train.en.gz", DATA / "multi30k" / "train.de.gz"]
+    paths = [real("multi30k", "train.en.gz"), real("multi30k", "train.de.gz")]
     pairs = list(read_pairs(paths, source="en", target="de"))
     assert len(pairs) == 29_000  # SOURCE.md of the corpus
     assert pairs[0][:2] == (

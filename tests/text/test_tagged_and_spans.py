@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -12,16 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kit import real, write
 from qkv.errors import InputError
 from qkv.text import read_spans, read_tagged
 from qkv.text.conllu import read_conll
-
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
-
-
-def write(path: Path, content: str) -> Path:
-    path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
-    return path
 
 
 @pytest.mark.parametrize("name", ["a.conll", "a.txt.gz", "a.bio"])
@@ -62,18 +55,14 @@ def test_lines_without_a_word_or_a_tag_are_refused(tmp_path: Path, line: str) ->
 @pytest.mark.parametrize(("name", "count"), [("train.conll.gz", 3394), ("dev.conll", 1009)])
 def test_wnut_17_is_read_whole(name: str, count: int) -> None:
     """Derczynski et al. 2017, table 1: 3,394 and 1,009 sentences, six types."""
-    path = DATA / "wnut17-ner" / name
-    if not path.exists():
-        pytest.skip("WNUT-17 is not on this machine; name its folder in QKV_DATA")
+    path = real("wnut17-ner", name)
     found = list(read_tagged([path]))
     assert len(found) == count
     assert len({tag[2:] for one in found for tag in one.tags if tag != "O"}) == 6
 
 
 def test_parts_of_speech_of_a_treebank() -> None:
-    path = DATA / "ud-english-ewt" / "en_ewt-ud-dev.conllu.gz"
-    if not path.exists():
-        pytest.skip("the English Web Treebank is not on this machine; name its folder in QKV_DATA")
+    path = real("ud-english-ewt", "en_ewt-ud-dev.conllu.gz")
     found = Counter(tag for one in read_tagged([path]) for tag in one.tags)
     raw = gzip.decompress(path.read_bytes()).decode()
     assert found == Counter(re.findall(r"^\d+\t[^\t]*\t[^\t]*\t([^\t]*)", raw, re.MULTILINE))
@@ -120,9 +109,7 @@ def test_other_files_are_refused(tmp_path: Path, content: Any, sentence: str) ->
 
 
 def test_squad_is_read_whole() -> None:
-    path = DATA / "squad-v1.1-dev" / "dev-v1.1.json.gz"
-    if not path.exists():
-        pytest.skip("SQuAD is not on this machine; name its folder in QKV_DATA")
+    path = real("squad-v1.1-dev", "dev-v1.1.json.gz")
     found = list(read_spans([path]))
     assert len(found) == 10_570  # Rajpurkar et al. 2016, table 1
     assert all(one.answers and one.context[at : at + len(text)] == text for one in found for at, text in one.answers)

@@ -3,7 +3,6 @@
 import gzip
 import itertools
 import json
-import os
 import subprocess
 import sys
 import tracemalloc
@@ -13,21 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kit import real, write
 from qkv.errors import InputError
 from qkv.text import Text, lines, read_texts, texts
 from qkv.text.tokenizer import Tokenizer
 
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 NEW_FOLDER_EACH_TIME = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 hard_text = st.text(
     st.sampled_from(" ab\n\n\u3000é\u2028\r世'1.") | st.characters(codec="utf-8", exclude_characters="\0"), min_size=1
 )
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    data = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
 
 
 def joined(pieces: list[Text]) -> list[str]:
@@ -130,9 +123,7 @@ def test_no_word_is_cut_where_a_good_place_is_near(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("documents", texts.BORDERS)
 def test_real_text(documents: str) -> None:
-    path = DATA / "wikitext-2" / "valid.txt.gz"
-    if not path.exists():
-        pytest.skip("WikiText-2 is not on this machine; name its folder in QKV_DATA")
+    path = real("wikitext-2", "valid.txt.gz")
     raw = gzip.decompress(path.read_bytes()).decode()
     found = list(read_texts([path], documents=documents))
     assert "".join(text.text for text in found).split() == raw.split()

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit import real
 from qkv.errors import InputError
 from qkv.text.tokenizer import BOS, EOS, PAD, SPECIALS, TOKENIZERS, UNK, Tokenizer
-
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 MIXED = [
     "The quick brown fox jumps over 12 lazy dogs, doesn't it?",
@@ -85,9 +84,7 @@ def test_a_batch_is_its_texts_one_by_one(tokenizer: Tokenizer, texts: list[str])
 
 @pytest.mark.parametrize("kind", LOSSLESS)
 def test_real_lines_come_back(kind: str) -> None:
-    folder = DATA / "tatoeba-en-zh"
-    if not folder.exists():
-        pytest.skip("the English-Chinese Tatoeba set is not on this machine; name its folder in QKV_DATA")
+    folder = real("tatoeba-en-zh")
     lines = [line for side in ("en", "zh") for line in (folder / f"valid.{side}").read_text("utf-8").splitlines()]
     tokenizer = Tokenizer.train(lines[::2], kind=kind, vocab_size=2000)
     characters = {letter for line in lines[::2] for letter in line}

@@ -3,19 +3,18 @@
 import gzip
 import itertools
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kit import real
 from qkv.text.kinds import PRINTABLE
 from qkv.text.tokenizer import UNK, Tokenizer
 
 transformers = pytest.importorskip("transformers")
 regex = pytest.importorskip("regex")
 
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FILES = ["wikitext-2/valid.txt.gz", "multi30k/val.fr", "multi30k/val.de", "tatoeba-en-zh/valid.zh"]
 WORDS = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")  # GPT-2's
 
@@ -23,11 +22,9 @@ WORDS = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
     """1,000 lines of real text in several scripts, with white space of all sorts around them."""
-    if not all((DATA / name).exists() for name in FILES):
-        pytest.skip("WikiText-2, Multi30k or Tatoeba is not on this machine; name their folder in QKV_DATA")
     found: list[str] = []
     for name in FILES:
-        data = (DATA / name).read_bytes()
+        data = real(name).read_bytes()
         found += (gzip.decompress(data) if name.endswith(".gz") else data).decode().split("\n")[:250]
     return [f"{'  ' * (i % 3)}{line}{' ' * (i % 4)}\n{'x' * (i % 2)}" for i, line in enumerate(found)]
 

@@ -1,18 +1,17 @@
 """Documents out of a treebank: their borders, genres and sentences; and what is refused."""
 
 import gzip
-import os
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from kit import real
 from qkv.errors import InputError
 from qkv.text import read_labelled
 from qkv.text.labelled import sentences
 
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[3] / "shared" / "data")) / "ud-english-ewt"
 WORD = "1\t{}\t_\tX\t_\t_\t0\troot\t_\t_\n\n"
 
 
@@ -42,9 +41,7 @@ def test_documents_without_a_label_are_refused(content: str, told: str, tmp_path
 
 
 def test_the_english_web_treebank_is_read_whole() -> None:
-    path = DATA / "en_ewt-ud-dev.conllu.gz"
-    if not path.exists():
-        pytest.skip("the English Web Treebank is not on this machine; name its folder in QKV_DATA")
+    path = real("ud-english-ewt", "en_ewt-ud-dev.conllu.gz")
     documents = list(read_labelled([path]))
     raw = gzip.decompress(path.read_bytes()).decode()
     assert Counter(one.label for one in documents) == Counter(

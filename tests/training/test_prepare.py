@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qkv
-from kit import Pairs, real, write_tsv
+from kit import Pairs, real, tokenizer, write_tsv
 from qkv import folder
 from qkv.config import merge
 from qkv.data import Rows, each_row
@@ -225,7 +225,7 @@ def test_the_doctors_findings_are_told(
 
 
 def test_a_tokenizer_of_ones_own_is_used(tmp_path: Path) -> None:
-    own = Tokenizer.train(["sentence number Satz Fassung"], vocab_size=290)
+    own = tokenizer("sentence number Satz Fassung", size=290)
     own.save(tmp_path / "own.json")
     source = write_tsv(tmp_path / "a.tsv", many(20))
     ready, _ = prepared(tmp_path / "data", [source], tokenizer=str(tmp_path / "own.json"))
