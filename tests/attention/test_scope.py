@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from qkv.attention import sentence_numbers
-from qkv.attention.scope import Scope
+from qkv.attention.local import Scope
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig
 from qkv.positions import Places

@@ -2,15 +2,13 @@
 
 from qkv.positions.alibi import ALiBi
 from qkv.positions.learned import Learned
-from qkv.positions.places import Places, Tree
-from qkv.positions.position import NO_POSITION, Position, Sizes
+from qkv.positions.position import NO_POSITION, Places, Position, Sizes, Tree
 from qkv.positions.rotary import Rotary
 from qkv.positions.shaw import Shaw
 from qkv.positions.sinusoidal import Sinusoidal
-from qkv.positions.structural import Structural, StructuralRelative
 from qkv.positions.t5 import T5
 from qkv.positions.transformer_xl import TransformerXL
-from qkv.positions.tree import depths, inherit, pad_trees, relations
+from qkv.positions.tree import Structural, StructuralRelative, depths, inherit, pad_trees, relations
 
 POSITIONS: dict[str, type[Position]] = {
     "none": Position,

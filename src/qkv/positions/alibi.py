@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from qkv.positions.places import Places
-from qkv.positions.position import Position, Sizes
+from qkv.positions.position import Places, Position, Sizes
 
 
 class ALiBi(Position):

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.errors import InputError
-from qkv.positions.places import Places
-from qkv.positions.position import Position, Sizes
+from qkv.positions.position import Places, Position, Sizes
 
 
 class Learned(Position):
@@ -23,8 +22,8 @@ class Learned(Position):
                 "give a length of at least 1 and an offset of 0 or more"
             )
         self.length, self.offset = length or sizes.max_length, offset
-        self.weight = nn.Parameter(torch.empty(self.length + offset, sizes.d_model))
-        nn.init.normal_(self.weight, std=sizes.d_model**-0.5)
+        table = torch.empty(self.length + offset, sizes.d_model)
+        self.weight = nn.Parameter(nn.init.normal_(table, std=sizes.d_model**-0.5))
 
     def embed(self, x: Tensor, at: Places) -> Tensor:
         last = int(at.query.max())

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from qkv.errors import InputError, nearest
-from qkv.positions.places import Places
-from qkv.positions.position import Sizes
-from qkv.positions.waves import Waves
+from qkv.positions.position import Places, Sizes
+from qkv.positions.sinusoidal import Waves
 
 LAYOUTS = ("halves", "interleaved")
 

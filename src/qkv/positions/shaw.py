@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.errors import InputError
-from qkv.positions.places import Places
-from qkv.positions.position import Position, Sizes
+from qkv.positions.position import Places, Position, Sizes
 
 
 class Shaw(Position):

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.errors import InputError
-from qkv.positions.places import Places
-from qkv.positions.position import Position, Sizes
+from qkv.positions.position import Places, Position, Sizes
 
 
 class T5(Position):

@@ -6,9 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from qkv.positions.places import Places
-from qkv.positions.position import Sizes
-from qkv.positions.waves import Waves
+from qkv.positions.position import Places, Sizes
+from qkv.positions.sinusoidal import Waves
 
 
 class TransformerXL(Waves):
@@ -23,10 +22,8 @@ class TransformerXL(Waves):
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes.d_model, 0)  # one table for each layer: no longer than the texts are
         self.project = nn.Linear(sizes.d_model, sizes.n_heads * sizes.head_width, bias=False)  # W_r
-        self.u = nn.Parameter(torch.empty(sizes.n_heads, 1, sizes.head_width))
-        self.v = nn.Parameter(torch.empty(sizes.n_heads, 1, sizes.head_width))
-        for parameter in (self.u, self.v):
-            nn.init.normal_(parameter, std=0.02)  # as the authors do
+        shape = sizes.n_heads, 1, sizes.head_width
+        self.u, self.v = (nn.Parameter(nn.init.normal_(torch.empty(shape), std=0.02)) for _ in "uv")  # as the authors
 
     def score(self, q: Tensor, k: Tensor, at: Places) -> Tensor:
         distance = at.distance
