@@ -7,7 +7,7 @@ from torch import Tensor
 from qkv.attention import MultiHead, causal
 from qkv.models import TransformerConfig
 from qkv.positions import T5, ALiBi, Places, Rotary, TransformerXL
-from qkv.positions.alibi import slopes
+from qkv.positions.relative import slopes
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed; pip install 'qkv[dev]'")
 

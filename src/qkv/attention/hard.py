@@ -47,15 +47,9 @@ class Hard(Soft):
     """
 
     def __init__(
-        self,
-        sizes: Sizes,
-        *,
-        sampling: float = 0.5,
-        entropy: float = 0.002,
-        reward: float = 0.1,
-        score: str = "scaled_dot",
-        dropout: float = 0.0,
-    ) -> None:
+        self, sizes: Sizes, *, sampling: float = 0.5, entropy: float = 0.002, reward: float = 0.1,
+        score: str = "scaled_dot", dropout: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__(sizes, score=score, dropout=dropout)
         if not 0 <= sampling <= 1:
             raise InputError(f"sampling={sampling} is not a share of the batches; give a number from 0 to 1")

@@ -94,15 +94,11 @@ class Near(Soft):
         exists = (there >= 0) & (there < T)  # the first block has none before it
         here, there = here.clamp(0, T - 1), there.clamp(0, T - 1)
         visible = self.pairs(at, mask, here, there) & exists[:, None]
-        context = F.scaled_dot_product_attention(
-            by_block(q[:, :, here]),
-            by_block(k[:, :, there]),
-            by_block(v[:, :, there]),
-            by_block(visible.expand(len(q), *visible.shape[1:])),
-            self.dropout if self.training else 0.0,
-        )  # (B * blocks, H, size, K)
-        joined: Tensor = context.unflatten(0, (-1, blocks)).transpose(1, 2).flatten(2, 3)
-        return joined[:, :, -first : T - first]  # (B, H, T, K)
+        visible = visible.expand(len(q), *visible.shape[1:])
+        given = (x.transpose(1, 2).flatten(0, 1) for x in (q[:, :, here], k[:, :, there], v[:, :, there], visible))
+        context = F.scaled_dot_product_attention(*given, self.dropout if self.training else 0.0)
+        context = context.unflatten(0, (-1, blocks)).transpose(1, 2).flatten(2, 3)  # from (B * blocks, H, size, K)
+        return context[:, :, -first : T - first]  # (B, H, T, K)
 
     def pairs(self, at: Places, mask: Tensor | None, here: Tensor, there: Tensor) -> Tensor:
         """Which of its keys each query of each block may see: (B or 1, H or 1, blocks, size, keys)."""
@@ -114,11 +110,6 @@ class Near(Soft):
         if whole.size(-2) == 1:
             return region & whole[:, :, 0, there][:, :, :, None]
         return region & whole[:, :, here[:, :, None], there[:, None]]
-
-
-def by_block(x: Tensor) -> Tensor:
-    """Blocks become rows of the batch: (B, H, blocks, ..) -> (B * blocks, H, ..)."""
-    return x.transpose(1, 2).flatten(0, 1)
 
 
 class Window(Near):
@@ -187,3 +178,9 @@ class Scope(Soft):
         last = at.sentence.size(1) - at.query.size(-1)  # where rows differ, places are no columns
         own = at.sentence[:, at.query] if at.query.dim() == 1 else at.sentence[:, last:]  # (B, T)
         return (own[:, :, None] == at.sentence[:, None, :])[:, None]  # (B, 1, T, S)
+
+
+def sentence_numbers(ids: Tensor, ends: list[int]) -> Tensor:
+    """The number of the sentence that each token of a text belongs to; `ends` are the ids that end one: (B, S)."""
+    is_end = torch.isin(ids, torch.tensor(ends, device=ids.device)).long()
+    return is_end.cumsum(dim=1) - is_end

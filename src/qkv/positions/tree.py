@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from qkv.errors import InputError, nearest
+from qkv.positions.absolute import Waves
 from qkv.positions.position import Places, Sizes, Tree
-from qkv.positions.shaw import Shaw
-from qkv.positions.sinusoidal import Waves
+from qkv.positions.relative import Shaw
 
 Heads = Sequence[int]  # for each word the number of its head, from 1; 0 for the root (CoNLL-U, column 7)
 HOW = ("paper", "distance")
