@@ -95,9 +95,10 @@ class Near(Soft):
         here, there = here.clamp(0, T - 1), there.clamp(0, T - 1)
         visible = self.pairs(at, mask, here, there) & exists[:, None]
         visible = visible.expand(len(q), *visible.shape[1:])
-        given = (x.transpose(1, 2).flatten(0, 1) for x in (q[:, :, here], k[:, :, there], v[:, :, there], visible))
-        context = F.scaled_dot_product_attention(*given, self.dropout if self.training else 0.0)
-        context = context.unflatten(0, (-1, blocks)).transpose(1, 2).flatten(2, 3)  # from (B * blocks, H, size, K)
+        rows = (x.transpose(1, 2).flatten(0, 1) for x in (q[:, :, here], k[:, :, there], v[:, :, there], visible))
+        own, near, of_near, may = rows  # blocks are rows of the batch: (B * blocks, H, ..)
+        context = F.scaled_dot_product_attention(own, near, of_near, may, self.dropout if self.training else 0.0)
+        context = context.unflatten(0, (-1, blocks)).transpose(1, 2).flatten(2, 3)
         return context[:, :, -first : T - first]  # (B, H, T, K)
 
     def pairs(self, at: Places, mask: Tensor | None, here: Tensor, there: Tensor) -> Tensor:

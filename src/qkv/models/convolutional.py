@@ -183,15 +183,17 @@ class Convolutional(EncoderDecoder):
         # Differs: no weight normalisation here, since the table may be shared and losses project by it.
         self.vocabulary = self.output()
 
-    def encode(self, src: Tensor) -> ConvolutionalState:
-        at, layers = Places.span(0, src.size(1), src.device), self.config.decoder_layers
+    def encode(self, src: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The keys and values that the decoder looks at, both (B, S, D), and their mask (B, 1, 1, S)."""
+        at = Places.span(0, src.size(1), src.device)
         keys, embedded = self.encoder(self.source(src), at, (src != PAD)[:, :, None])
         if keys.requires_grad:  # section 3.5: every attention sends one back; the embeddings get theirs whole
-            keys.register_hook(lambda gradient: gradient * (1 / (2 * layers)))
-        values, mask = (keys + embedded) * HALF, padding(src, PAD)
-        return ConvolutionalState(keys, values, mask, tails=[Tail() for _ in range(layers)])
+            scale = 1 / (2 * self.config.decoder_layers)
+            keys.register_hook(lambda gradient: gradient * scale)
+        return keys, (keys + embedded) * HALF, padding(src, PAD)
 
-    read = encode
+    def read(self, src: Tensor) -> ConvolutionalState:
+        return ConvolutionalState(*self.encode(src), tails=[Tail() for _ in self.decoder.blocks])
 
     def write(self, x: Tensor, at: Places, state: ConvolutionalState) -> Tensor:
         return self.dropout(self.decoder(x, at, state=state)[0])
