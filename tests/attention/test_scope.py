@@ -8,7 +8,7 @@ from torch import Tensor
 
 from kit import tiny_model
 from qkv.attention import sentence_numbers
-from qkv.attention.scope import Scope
+from qkv.attention.local import Scope
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig
 from qkv.positions import Places

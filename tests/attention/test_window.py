@@ -69,6 +69,19 @@ def test_both_forms_are_full_attention_under_a_banded_mask(spec: str, kind: str)
             torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("kind", ["at 0", "at 3", "at a block", "with gaps", "elsewhere"])
+@pytest.mark.parametrize("spec", [*SPECS, "soft"])
+def test_both_forms_agree_wherever_the_tokens_stand(spec: str, kind: str, is_causal: bool) -> None:
+    """A text may begin in the middle of a block, leave places out, or look at one that stands elsewhere."""
+    part, whole = build_attention(spec, SIZES, "encoder"), torch.arange(256)
+    query = {"at 3": whole + 3, "at a block": whole + 800, "with gaps": whole + whole // 3}.get(kind, whole)
+    at = Places(query=query, key=whole + 5 if kind == "elsewhere" else query, causal=is_causal)
+    q, k, v = draw(256)
+    expected, _ = part.plain(q, k, v, at)
+    torch.testing.assert_close(part.fused(q, k, v, at), expected, atol=1e-6, rtol=0)
+
+
 def test_under_a_causal_mask_blocks_are_tensor2tensors_masked_local() -> None:
     """Its own block up to itself, and the whole block before."""
     at = Places.span(0, 9, CPU)

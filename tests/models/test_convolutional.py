@@ -218,7 +218,7 @@ def test_a_place_sees_itself_and_its_field_before_it(sizes: dict[str, object], f
 def test_the_encoder_sees_as_far_to_either_side(sizes: dict[str, object], reach: int) -> None:
     model, kept = make(**sizes).double(), []
     model.source.register_forward_hook(lambda module, args, out: kept.append(out))
-    keys = model.encode(torch.full((1, 15), 5)).keys[0, 7]
+    keys = model.encode(torch.full((1, 15), 5))[0][0, 7]
     (gradient,) = torch.autograd.grad((keys * along(keys)).sum(), kept)
     assert torch.equal(gradient[0].any(dim=-1), (torch.arange(15) - 7).abs() <= reach)
 

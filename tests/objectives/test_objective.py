@@ -8,7 +8,7 @@ from kit import batch
 from qkv.data import Place, generator
 from qkv.objectives import Asked, Heads
 from qkv.objectives.objective import moved
-from qkv.positions.places import Tree
+from qkv.positions import Tree
 
 
 class Pair(NamedTuple):

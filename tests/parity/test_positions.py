@@ -8,7 +8,7 @@ from kit import close, draw
 from qkv.attention import MultiHead, causal
 from qkv.models import TransformerConfig
 from qkv.positions import T5, ALiBi, Places, Rotary, TransformerXL
-from qkv.positions.alibi import slopes
+from qkv.positions.relative import slopes
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed; pip install 'qkv[dev]'")
 

@@ -5,7 +5,7 @@ import torch
 
 from qkv.models import TransformerConfig
 from qkv.positions import ALiBi, Places
-from qkv.positions.alibi import slopes
+from qkv.positions.relative import slopes
 
 CPU = torch.device("cpu")
 

@@ -4,44 +4,11 @@ Shape letters, here and in every comment of qkv: B batch, T query length, S key 
 width, F feed-forward width, V vocabulary, W beams.
 """
 
-from qkv.attention.cache import KeyValues
 from qkv.attention.choose import ATTENTIONS, STRUCTURES, build_attention, where_it_can
 from qkv.attention.hard import Choice, drawing
-from qkv.attention.masks import (
-    bigbird_blocks,
-    causal,
-    from_blocked,
-    padding,
-    permuted,
-    prefix,
-    sentence_numbers,
-    together,
-)
-from qkv.attention.multi_head import AttentionSizes, MultiHead
+from qkv.attention.local import sentence_numbers
+from qkv.attention.masks import bigbird_blocks, causal, from_blocked, padding, permuted, prefix, together
+from qkv.attention.multi_head import AttentionSizes, KeyValues, MultiHead, Remembered
 from qkv.attention.recording import Maps, recording
 from qkv.attention.scores import SCORES
 from qkv.attention.soft import Soft
-
-__all__ = [
-    "ATTENTIONS",
-    "SCORES",
-    "STRUCTURES",
-    "AttentionSizes",
-    "Choice",
-    "KeyValues",
-    "Maps",
-    "MultiHead",
-    "Soft",
-    "bigbird_blocks",
-    "build_attention",
-    "causal",
-    "drawing",
-    "from_blocked",
-    "padding",
-    "permuted",
-    "prefix",
-    "recording",
-    "sentence_numbers",
-    "together",
-    "where_it_can",
-]

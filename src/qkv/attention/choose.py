@@ -3,14 +3,10 @@
 import inspect
 from typing import Any
 
-from qkv.attention.hard import Hard
-from qkv.attention.local import LocalM, LocalP
-from qkv.attention.scope import Scope
+from qkv.attention.hard import Hard, StraightThrough, TopK
+from qkv.attention.local import Blocks, LocalM, LocalP, Scope, Window
 from qkv.attention.scores import SCORES
 from qkv.attention.soft import Soft
-from qkv.attention.straight_through import StraightThrough
-from qkv.attention.top_k import TopK
-from qkv.attention.window import Blocks, Window
 from qkv.config import build, parse_call, to_call
 from qkv.errors import InputError, nearest
 from qkv.positions import Sizes

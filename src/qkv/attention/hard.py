@@ -1,4 +1,4 @@
-"""Hard attention: each query takes one key, drawn by its weights and trained by REINFORCE."""
+"""Hard attention: each query takes one key, or its few best, in place of a mixture of all."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,15 +47,9 @@ class Hard(Soft):
     """
 
     def __init__(
-        self,
-        sizes: Sizes,
-        *,
-        sampling: float = 0.5,
-        entropy: float = 0.002,
-        reward: float = 0.1,
-        score: str = "scaled_dot",
-        dropout: float = 0.0,
-    ) -> None:
+        self, sizes: Sizes, *, sampling: float = 0.5, entropy: float = 0.002, reward: float = 0.1,
+        score: str = "scaled_dot", dropout: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__(sizes, score=score, dropout=dropout)
         if not 0 <= sampling <= 1:
             raise InputError(f"sampling={sampling} is not a share of the batches; give a number from 0 to 1")
@@ -88,3 +82,40 @@ def one_hot(values: Tensor, scores: Tensor) -> Tensor:
     """1 at each row's largest value, the first of equals; a row whose scores are all -inf gives zeros: (B, H, T, S)."""
     best = torch.zeros_like(scores).scatter(-1, values.argmax(dim=-1, keepdim=True), 1)
     return best.masked_fill(scores == -torch.inf, 0)
+
+
+class StraightThrough(Soft):
+    """Bengio et al. 2013: forward, a query takes its best key; backward, the gradient is that of soft attention.
+
+    With `sample`, it draws the key in training (straight-through Gumbel-softmax: Jang et al. 2017, section 2.2). The
+    gradient is biased, but needs no reward and no baseline. Without draws it never tries another key than its best,
+    and can stop at a poor one.
+    """
+
+    def __init__(self, sizes: Sizes, *, sample: bool = False, score: str = "scaled_dot", dropout: float = 0.0) -> None:
+        super().__init__(sizes, score=score, dropout=dropout)
+        self.sample = sample
+
+    def choose(self, scores: Tensor, q: Tensor, at: Places) -> Tensor:
+        values = noisy(scores) if self.sample and self.training else scores
+        weights = super().choose(values, q, at)
+        return one_hot(values, scores).to(weights.dtype) + (weights - weights.detach())  # the bracket is exactly 0
+
+
+class TopK(Soft):
+    """Zhao et al. 2019 (Explicit Sparse Transformer): softmax over a query's k best scores, nothing for other keys.
+
+    Differs: of equal scores the first ones count, so that there are never more than k. (tensor2tensor's hard attention
+    takes the k-th largest weight off all weights, which leaves k - 1 keys.)
+    """
+
+    def __init__(self, sizes: Sizes, *, k: int = 8, score: str = "scaled_dot", dropout: float = 0.0) -> None:
+        super().__init__(sizes, score=score, dropout=dropout)
+        if k < 1:
+            raise InputError(f"the best k={k} keys are none; give a k of at least 1")
+        self.k = k
+
+    def choose(self, scores: Tensor, q: Tensor, at: Places) -> Tensor:
+        order = scores.argsort(dim=-1, descending=True, stable=True)
+        others = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, order[..., self.k :], True)
+        return super().choose(scores.masked_fill(others, -torch.inf), q, at)

@@ -61,12 +61,6 @@ def bigbird_blocks(blocks: int, *, random: int, rng: torch.Generator) -> Tensor:
     return kinds
 
 
-def sentence_numbers(ids: Tensor, ends: list[int]) -> Tensor:
-    """The number of the sentence that each token of a text belongs to; `ends` are the ids that end one: (B, S)."""
-    is_end = torch.isin(ids, torch.tensor(ends, device=ids.device)).long()
-    return is_end.cumsum(dim=1) - is_end
-
-
 def from_blocked(mask: Tensor) -> Tensor:
     """A mask in which True or 1 means "blocked" (torch's key_padding_mask, pictures where 0 = useful) as ours."""
     return mask == torch.zeros((), dtype=mask.dtype, device=mask.device)

@@ -1,16 +1,53 @@
-"""Multi-head attention: the projections and heads around any attention."""
+"""Multi-head attention: the projections and heads around any attention, and what they have seen before."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.attention.cache import KeyValues
 from qkv.attention.choose import build_attention
 from qkv.kernels import FastLinear, linear
 from qkv.positions import NO_POSITION, Places, Position, Sizes
+
+
+class Remembered:
+    """What decoding has computed: tensors whose row i belongs to hypothesis i, alone, in lists, or in other Remembered.
+
+    It is passed in and returned, never left on a module.
+    """
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i becomes what row rows[i] was: beams change places, finished sentences leave."""
+        for name, value in vars(self).items():
+            setattr(self, name, picked(value, rows))
+
+
+def picked(value: Any, rows: Tensor) -> Any:
+    if isinstance(value, Tensor):
+        return value[rows]
+    if isinstance(value, list | tuple):
+        return type(value)(picked(one, rows) for one in value)
+    if isinstance(value, Remembered):
+        value.reorder(rows)
+    return value
+
+
+@dataclass
+class KeyValues(Remembered):
+    """What one attention has seen: k and v, each (B, H, S, K)."""
+
+    k: Tensor | None = None
+    v: Tensor | None = None
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Everything so far and the new token."""
+        if self.k is not None and self.v is not None:
+            k, v = torch.cat((self.k, k), dim=2), torch.cat((self.v, v), dim=2)
+        self.k, self.v = k, v
+        return k, v
 
 
 class AttentionSizes(Sizes, Protocol):
@@ -43,15 +80,9 @@ class MultiHead(nn.Module):
         self.attend.always_fused = c.fused
 
     def forward(
-        self,
-        x: Tensor,
-        at: Places,
-        *,
-        memory: Tensor | None = None,
-        mask: Tensor | None = None,
-        position: Position = NO_POSITION,
-        seen: KeyValues | None = None,
-    ) -> Tensor:
+        self, x: Tensor, at: Places, *, memory: Tensor | None = None, mask: Tensor | None = None,
+        position: Position = NO_POSITION, seen: KeyValues | None = None,
+    ) -> Tensor:  # fmt: skip
         """x (B, T, D) looks at itself, or at `memory` (B, S, D); `seen` holds what earlier steps computed."""
         if memory is None:
             q, k, v = (self.heads(each) for each in self.projected(x))  # (B, H, T, K)
@@ -59,13 +90,12 @@ class MultiHead(nn.Module):
             if seen is not None:
                 k, v = seen.append(k, v)
         else:
-            q, there = position.rotate(self.heads(self.query(x)), at), memory
-            seen = seen or KeyValues()
-            k, v = seen.keep(lambda: (self.heads(self.key(there)), self.heads(self.value(there))))
-            at = at.over(memory)
+            q, seen = position.rotate(self.heads(self.query(x)), at), seen or KeyValues()
+            if seen.k is None or seen.v is None:  # a memory does not change: once for each sentence
+                seen.k, seen.v = self.heads(self.key(memory)), self.heads(self.value(memory))
+            k, v, at = seen.k, seen.v, at.over(memory)
         context = self.attend(q, k, v, at, mask, position)  # (B, H, T, K)
-        joined: Tensor = self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
-        return joined
+        return self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def projected(self, x: Tensor) -> Sequence[Tensor]:
         """q, k and v of x, each (B, T, H * K); if `fused`, by one product, unless x is a single token."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -25,17 +26,14 @@ def recording(model: nn.Module, part: str = "") -> Iterator[Maps]:
     """
     maps = Maps()
 
-    def keep(name: str) -> Any:
-        def hook(attend: Any, args: tuple[Any, ...], _: Tensor) -> Tensor:
-            context, weights = attend.plain(*args)
-            maps[name] = weights.detach()
-            maps.calls.setdefault(name, []).append(maps[name])
-            return context  # type: ignore[no-any-return]
-
-        return hook
+    def keep(name: str, attend: Any, args: tuple[Any, ...], _: Tensor) -> Tensor:
+        context, weights = attend.plain(*args)
+        maps[name] = weights.detach()
+        maps.calls.setdefault(name, []).append(maps[name])
+        return context
 
     handles = [
-        module.register_forward_hook(keep(name.removesuffix(".attend")))
+        module.register_forward_hook(partial(keep, name.removesuffix(".attend")))
         for name, module in model.named_modules()
         if isinstance(module, Soft) and (not part or part in name.split("."))
     ]

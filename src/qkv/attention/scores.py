@@ -39,8 +39,8 @@ class General(Score):
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
         width = sizes.head_width
-        self.weight = nn.Parameter(torch.empty(sizes.n_heads, width, width))
-        nn.init.normal_(self.weight, std=1 / width)  # q^T W k then has the variance of one product of q and k
+        weight = torch.empty(sizes.n_heads, width, width)
+        self.weight = nn.Parameter(nn.init.normal_(weight, std=1 / width))  # q^T W k varies as one product of q and k
 
     def forward(self, q: Tensor, k: Tensor, at: Places) -> Tensor:
         return (q @ self.weight) @ k.transpose(-1, -2)

@@ -57,7 +57,7 @@ class Soft(nn.Module):
     ) -> Tensor:
         """By torch's fused kernel: the weights never stand in memory."""
         bias, dropout = position.score(q, k, at), self.dropout if self.training else 0.0
-        is_triangle = mask is None and at.causal and q.size(-2) == k.size(-2) and at.in_order
+        is_triangle = mask is None and at.causal and at.in_order
         if is_triangle and bias is None and self.region(at) is None:
             if self.always_fused and self.training and not dropout:
                 return causal_attention(q, k, v)

@@ -37,8 +37,7 @@ class Convolution(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        weight: Tensor = self.direction * (self.length / torch.linalg.vector_norm(self.direction, dim=1, keepdim=True))
-        return weight
+        return self.direction * (self.length / torch.linalg.vector_norm(self.direction, dim=1, keepdim=True))
 
     def forward(self, x: Tensor) -> Tensor:
         """Every window that lies wholly within x: (B, T + reach, D) -> (B, T, out); pad x to keep its length.

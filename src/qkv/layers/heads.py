@@ -15,7 +15,7 @@ Pool = Literal["last", "first", "mean"]
 class Head(nn.Module):
     """One linear layer over what `hidden` (B, T, D) says of some tokens; `real` (B, T) is True at those of the text."""
 
-    def __init__(self, width: int, n: int, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, *, n: int, dropout: float = 0.1) -> None:
         super().__init__()
         if n < 1 or not 0 <= dropout < 1:
             raise InputError(f"a head with n={n} and dropout={dropout} cannot be; give n >= 1 and 0 <= dropout < 1")
@@ -33,13 +33,12 @@ class ClassHead(Head):
     """
 
     def __init__(self, width: int, *, n: int, pool: Pool = "last", dense: bool = False, dropout: float = 0.1) -> None:
-        super().__init__(width, n, dropout)
+        super().__init__(width, n=n, dropout=dropout)
         self.pool: Pool = pool
         self.dense = nn.Sequential(nn.Linear(width, width), nn.Tanh()) if dense else nn.Identity()
 
     def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
-        answer: Tensor = self.output(self.dropout(self.dense(pooled(hidden, real, self.pool))))
-        return answer
+        return self.output(self.dropout(self.dense(pooled(hidden, real, self.pool))))
 
 
 class NumberHead(ClassHead):
@@ -55,12 +54,8 @@ class NumberHead(ClassHead):
 class TagHead(Head):
     """Devlin et al. 2019, section 5.3: one of n tags for each token; logits (B, T, n)."""
 
-    def __init__(self, width: int, *, n: int, dropout: float = 0.1) -> None:
-        super().__init__(width, n, dropout)
-
     def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
-        answer: Tensor = self.output(self.dropout(hidden))
-        return answer
+        return self.output(self.dropout(hidden))
 
 
 class SpanHead(Head):
@@ -70,11 +65,10 @@ class SpanHead(Head):
     """
 
     def __init__(self, width: int) -> None:
-        super().__init__(width, 2)
+        super().__init__(width, n=2, dropout=0.0)
 
     def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
-        answer: Tensor = self.output(hidden).transpose(1, 2).masked_fill(~real[:, None], -torch.inf)
-        return answer
+        return self.output(hidden).transpose(1, 2).masked_fill(~real[:, None], -torch.inf)
 
 
 def pooled(hidden: Tensor, real: Tensor, pool: Pool) -> Tensor:
@@ -85,9 +79,4 @@ def pooled(hidden: Tensor, real: Tensor, pool: Pool) -> Tensor:
     return hidden[torch.arange(len(hidden), device=hidden.device), at]
 
 
-HEADS: dict[str, type[Head]] = {
-    "classes": ClassHead,
-    "number": NumberHead,
-    "tags": TagHead,
-    "spans": SpanHead,
-}
+HEADS: dict[str, type[Head]] = {"classes": ClassHead, "number": NumberHead, "tags": TagHead, "spans": SpanHead}

@@ -11,7 +11,8 @@ def init_xavier(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
-            zero_bias(module)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
 
 
 def init_normal(model: nn.Module, *, std: float = 0.02, positions: float = 0.02, added: float = 1.0) -> None:
@@ -23,12 +24,8 @@ def init_normal(model: nn.Module, *, std: float = 0.02, positions: float = 0.02,
         if isinstance(module, nn.Linear):
             is_added = name.endswith((".attention.output", ".memory_attention.output", ".feed_forward.contract"))
             nn.init.normal_(module.weight, std=std * added if is_added else std)
-            zero_bias(module)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
         elif isinstance(module, Embedding | Learned):
             for table in module.parameters(recurse=False):
                 nn.init.normal_(table, std=positions if isinstance(module, Learned) else std)
-
-
-def zero_bias(module: nn.Linear) -> None:
-    if module.bias is not None:
-        nn.init.zeros_(module.bias)

@@ -1,6 +1,7 @@
 """Recurrent layers: the cells as their equations, and a stack of them that runs whole sentences or single steps."""
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -10,74 +11,42 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 CellState = tuple[Tensor, ...]  # h, and c of an LSTM: each (B, D)
 
 
-class Cell:
-    """One step of a recurrent layer: what comes in as W x + b and U h + b', with the old state, gives the new state."""
+class Cell(NamedTuple):
+    """One step of a recurrent layer: W x + b and U h + b', with the old state, give the new state."""
 
-    gates: ClassVar[int]  # blocks of D rows in W and U
-    states: ClassVar[int] = 1
-    whole: ClassVar[type[nn.RNN] | type[nn.GRU] | type[nn.LSTM]]  # torch's layer of this cell, which holds the weights
-
-    @staticmethod
-    def step(wx: Tensor, uh: Tensor, state: CellState) -> CellState:
-        raise NotImplementedError
-
-    @staticmethod
-    def begin(input_bias: Tensor, hidden_bias: Tensor) -> None:
-        """Biases at the start: torch's own, unless a cell knows better."""
+    step: Callable[[Tensor, Tensor, CellState], CellState]
+    whole: type[nn.RNN] | type[nn.GRU] | type[nn.LSTM]  # torch's layer of this cell, which holds the weights
+    gates: int  # blocks of D rows in W and U
+    states: int = 1
 
 
-class RNN(Cell):
+def rnn(wx: Tensor, uh: Tensor, state: CellState) -> CellState:
     """Elman 1990: h' = tanh(W x + U h + b)."""
-
-    gates, whole = 1, nn.RNN
-
-    @staticmethod
-    def step(wx: Tensor, uh: Tensor, state: CellState) -> CellState:
-        return ((wx + uh).tanh(),)
+    return ((wx + uh).tanh(),)
 
 
-class GRU(Cell):
+def gru(wx: Tensor, uh: Tensor, state: CellState) -> CellState:
     """Cho et al. 2014, Eq. 5-8: h' = (1 - z) * n + z * h, with gates r, z and n = tanh(W x + b + r * (U h + b')).
 
     Differs: the paper has U (r * h). This is torch's form, in which U h is one product for all three gates.
     """
-
-    gates, whole = 3, nn.GRU
-
-    @staticmethod
-    def step(wx: Tensor, uh: Tensor, state: CellState) -> CellState:
-        (wr, wz, wn), (ur, uz, un) = wx.chunk(3, dim=-1), uh.chunk(3, dim=-1)
-        r, z = (wr + ur).sigmoid(), (wz + uz).sigmoid()
-        n = (wn + r * un).tanh()
-        return ((1 - z) * n + z * state[0],)
+    (wr, wz, wn), (ur, uz, un) = wx.chunk(3, dim=-1), uh.chunk(3, dim=-1)
+    r, z = (wr + ur).sigmoid(), (wz + uz).sigmoid()
+    n = (wn + r * un).tanh()
+    return ((1 - z) * n + z * state[0],)
 
 
-class LSTM(Cell):
+def lstm(wx: Tensor, uh: Tensor, state: CellState) -> CellState:
     """Hochreiter and Schmidhuber 1997, forget gate of Gers et al. 2000: c' = f * c + i * g, h' = o * tanh(c').
 
-    i, f, o are sigmoids and g is a tanh of W x + U h + b. The forget gate's bias begins at 1, so that a new network
-    remembers (Jozefowicz et al. 2015).
+    i, f, o are sigmoids and g is a tanh of W x + U h + b.
     """
-
-    gates, states, whole = 4, 2, nn.LSTM
-
-    @staticmethod
-    def step(wx: Tensor, uh: Tensor, state: CellState) -> CellState:
-        i, f, g, o = (wx + uh).chunk(4, dim=-1)
-        c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
-        return o.sigmoid() * c.tanh(), c
-
-    @staticmethod
-    def begin(input_bias: Tensor, hidden_bias: Tensor) -> None:
-        for bias, value in ((input_bias, 1.0), (hidden_bias, 0.0)):
-            bias.chunk(4)[1].fill_(value)
+    i, f, g, o = (wx + uh).chunk(4, dim=-1)
+    c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
 
 
-CELLS: dict[str, type[Cell]] = {
-    "lstm": LSTM,
-    "gru": GRU,
-    "rnn": RNN,
-}
+CELLS = {"lstm": Cell(lstm, nn.LSTM, 4, 2), "gru": Cell(gru, nn.GRU, 3), "rnn": Cell(rnn, nn.RNN, 1)}
 
 
 class Recurrence(nn.Module):
@@ -97,8 +66,9 @@ class Recurrence(nn.Module):
             inputs, width, layers, batch_first=True, dropout=between, bidirectional=bidirectional
         )
         with torch.no_grad():
-            for _, _, b, b_hidden in self.layers.all_weights:
-                self.cell.begin(b, b_hidden)
+            for _, _, b, b_hidden in self.layers.all_weights if self.cell.step is lstm else ():
+                b.chunk(4)[1].fill_(1.0)  # f, so that a new network remembers (Jozefowicz et al. 2015)
+                b_hidden.chunk(4)[1].fill_(0.0)
 
     def forward(
         self, x: Tensor, state: list[CellState] | None = None, lengths: Tensor | None = None

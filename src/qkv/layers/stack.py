@@ -1,15 +1,104 @@
-"""A stack of blocks with the position encoding that it owns: an encoder or a decoder."""
+"""Vaswani et al. 2017, Figure 1: sub-layers, blocks of them, and a stack of blocks with the positions that it owns."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from qkv.attention import KeyValues, MultiHead, Remembered
 from qkv.config import build
 from qkv.errors import InputError
-from qkv.layers.block import Block, Seen, Use
+from qkv.kernels import FastLinear, gelu_tanh
 from qkv.layers.dropout import Dropout
-from qkv.layers.stack_config import StackConfig
+from qkv.layers.stack_config import Norm, StackConfig
 from qkv.positions import POSITIONS, Places, Position
+
+Use = Literal["encoder", "decoder"]
+# gelu: Hendrycks & Gimpel 2016, as in BERT; gelu_tanh: its approximation by tanh, as in GPT; swish: Ramachandran et al.
+# 2017, as in Marian.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "swish": F.silu,
+}
+
+
+class Residual(nn.Module):
+    """Vaswani et al. 2017, section 5.4, `post`: LayerNorm(x + Dropout(f(x))).
+
+    `pre`, as in GPT-2: x + Dropout(f(LayerNorm(x))).
+    """
+
+    def __init__(self, d_model: int, dropout: float, norm: Norm, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model, eps)
+        self.dropout = Dropout(dropout)
+        self.place = norm
+
+    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.place == "pre":
+            return x + self.dropout(f(self.norm(x)))
+        return self.norm(x + self.dropout(f(x)))
+
+
+class FeedForward(nn.Module):
+    """Vaswani et al. 2017, Eq. 2: FFN(x) = max(0, x W1 + b1) W2 + b2, the same at every place.
+
+    `activation` names what stands in the place of max(0, .).
+    """
+
+    def __init__(self, c: StackConfig) -> None:
+        super().__init__()
+        kind = FastLinear if c.fused else nn.Linear
+        self.expand = kind(c.d_model, c.inner_width)
+        self.contract = kind(c.inner_width, c.d_model)
+        self.activation = ACTIVATIONS[c.activation]
+        self.fused = c.fused and c.activation == "gelu_tanh"
+        self.dropout = Dropout(c.activation_dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        activation = gelu_tanh if self.fused and self.training else self.activation
+        return self.contract(self.dropout(activation(self.expand(x))))
+
+
+@dataclass
+class Seen(Remembered):
+    """What one block has computed in earlier decoding steps: its own keys and values, and those of the memory."""
+
+    own: KeyValues = field(default_factory=KeyValues)
+    source: KeyValues = field(default_factory=KeyValues)
+
+
+class Block(nn.Module):
+    """Self-attention, attention over a memory if it has one, feed-forward; a residual around each."""
+
+    def __init__(self, c: StackConfig, *, use: Use = "encoder", has_memory: bool = False) -> None:
+        super().__init__()
+        self.attention = MultiHead(c, attention=c.attention_of(use), use=use)
+        self.attention_residual = Residual(c.d_model, c.dropout, c.norm, c.eps)
+        self.has_memory = has_memory
+        if has_memory:
+            self.memory_attention = MultiHead(c, attention=c.attention_of("memory"), use="memory")
+            self.memory_residual = Residual(c.d_model, c.dropout, c.norm, c.eps)
+        self.feed_forward = FeedForward(c)
+        self.feed_forward_residual = Residual(c.d_model, c.dropout, c.norm, c.eps)
+
+    def forward(
+        self, x: Tensor, at: Places, position: Position, mask: Tensor | None,
+        memory: Tensor | None = None, memory_mask: Tensor | None = None, seen: Seen | None = None,
+    ) -> Tensor:  # fmt: skip
+        own, source = (seen.own, seen.source) if seen else (None, None)
+        x = self.attention_residual(x, lambda x: self.attention(x, at, mask=mask, position=position, seen=own))
+        if self.has_memory:
+            look = partial(self.memory_attention, memory=memory, mask=memory_mask, seen=source)
+            x = self.memory_residual(x, lambda x: look(x, at))
+        return self.feed_forward_residual(x, self.feed_forward)
 
 
 class Stack(nn.Module):
@@ -19,13 +108,7 @@ class Stack(nn.Module):
     """
 
     def __init__(
-        self,
-        c: StackConfig,
-        *,
-        layers: int,
-        use: Use = "encoder",
-        has_memory: bool = False,
-        norm_inputs: bool = False,
+        self, c: StackConfig, *, layers: int, use: Use = "encoder", has_memory: bool = False, norm_inputs: bool = False
     ) -> None:
         super().__init__()
         first = build(POSITIONS, c.position, c)
@@ -41,8 +124,7 @@ class Stack(nn.Module):
     @property
     def position(self) -> Position:
         """The one that touches the embeddings."""
-        first: Position = self.positions[0]  # type: ignore[assignment]
-        return first
+        return self.positions[0]  # type: ignore[return-value]
 
     def refuse_trees(self, given: str) -> None:
         """For a model whose examples, `given`, have no dependency trees."""
@@ -53,30 +135,17 @@ class Stack(nn.Module):
             )
 
     def forward(
-        self,
-        x: Tensor,
-        at: Places,
-        mask: Tensor | None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        seen: list[Seen] | None = None,
-    ) -> Tensor:
+        self, x: Tensor, at: Places, mask: Tensor | None,
+        memory: Tensor | None = None, memory_mask: Tensor | None = None, seen: list[Seen] | None = None,
+    ) -> Tensor:  # fmt: skip
         """With `recompute`, the backward pass computes each block once more: less memory for a third more time.
 
         Chen et al. 2016, section 4: memory for activations falls from N blocks to one and N inputs.
         """
         x = self.dropout(self.norm_inputs(self.position.embed(x, at)))  # (B, T, D)
+        again = self.recompute and self.training and torch.is_grad_enabled()
         for i, block in enumerate(self.blocks):
-            given = (
-                x,
-                at,
-                self.positions[i % len(self.positions)],
-                mask,
-                memory,
-                memory_mask,
-                seen[i] if seen else None,
-            )
-            again = self.recompute and self.training and torch.is_grad_enabled()
-            x = checkpoint(block, *given, use_reentrant=False) if again else block(*given)
-        normed: Tensor = self.norm(x)
-        return normed
+            run = partial(checkpoint, block, use_reentrant=False) if again else block
+            position = self.positions[i % len(self.positions)]
+            x = run(x, at, position, mask, memory, memory_mask, seen[i] if seen else None)
+        return self.norm(x)

@@ -1,29 +1,53 @@
-"""The sizes of a stack of blocks, which check themselves once for all models."""
+"""The sizes of a model, which check themselves once for all models."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
 from qkv.attention import where_it_can
 from qkv.config import setting
+from qkv.errors import InputError
+
+Activation = Literal["relu", "gelu", "gelu_tanh", "swish"]
+Norm = Literal["post", "pre"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class StackConfig:
-    """Vaswani et al. 2017, Table 3, row "base", unless a model's own settings say otherwise."""
+class ModelConfig:
+    """Settings in which a whole number is a count, at least 1, and any other a share, below 1; one head by default."""
 
     vocab_size: int = setting(37000, "size of the joint vocabulary (read from the tokenizer)")
     d_model: int = setting(512, "width of the vectors that pass between blocks")
+
+    OTHER: ClassVar[tuple[str, ...]] = ()  # numbers that are neither
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, kind = getattr(self, field.name), None if field.name in self.OTHER else field.type
+            if kind is int and value < 1:
+                raise InputError(f"{field.name} must be at least 1, not {value}")
+            if kind is float and not 0 <= value < 1:
+                raise InputError(f"{field.name} must be at least 0 and below 1, not {value}")
+
+    @property
+    def n_heads(self) -> int:
+        return 1
+
+    @property
+    def head_width(self) -> int:
+        return self.d_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig(ModelConfig):
+    """Vaswani et al. 2017, Table 3, row "base", unless a model's own settings say otherwise."""
+
     d_ff: int = setting(2048, "width inside the feed-forward networks; 0 for 4 * d_model")
     n_heads: int = setting(8, "attention heads; d_model must be divisible by it")
     d_k: int = setting(0, "width of each head; 0 for d_model / n_heads")
     dropout: float = setting(0.1, "dropout of every sub-layer's output and of the embeddings")
     activation_dropout: float = setting(0.0, "dropout inside the feed-forward networks")
-    activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = setting(
-        "relu", "inside the feed-forward networks: relu, gelu, gelu_tanh or swish"
-    )
-    norm: Literal["post", "pre"] = setting(
-        "post", "layer norm after each residual (the paper) or before each sub-layer"
-    )
+    activation: Activation = setting("relu", "inside the feed-forward networks: relu, gelu, gelu_tanh or swish")
+    norm: Norm = setting("post", "layer norm after each residual (the paper) or before each sub-layer")
     eps: float = setting(1e-5, "added to the variance in layer norms")
     position: str = setting("sinusoidal", "any name that `qkv list positions` prints, e.g. learned(length=64)")
     attention: str = setting("scaled_dot", "any name that `qkv list attention` prints, e.g. scaled_dot(dropout=0.1)")
@@ -31,26 +55,20 @@ class StackConfig:
     max_length: int = setting(1024, "longest sentence in tokens that the model takes")
 
     fused: ClassVar[bool] = False  # see AttentionSizes
-    COUNTS: ClassVar[tuple[str, ...]] = ("vocab_size", "d_model", "n_heads", "max_length")  # at least 1 of each
-    SHARES: ClassVar[tuple[str, ...]] = ("dropout", "activation_dropout")
+    OTHER = ("d_ff", "d_k", "eps")
 
     def __post_init__(self) -> None:
-        for name in self.COUNTS:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("d_k", "d_ff"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be a width, or 0 for the usual one, not {getattr(self, name)}")
+                raise InputError(f"{name} must be a width, or 0 for the usual one, not {getattr(self, name)}")
         if self.eps <= 0:
-            raise ValueError(f"eps must be above 0, not {self.eps}")
+            raise InputError(f"eps must be above 0, not {self.eps}")
+        super().__post_init__()
         self.check_heads()
-        for name in self.SHARES:
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
 
     def check_heads(self) -> None:
         if not self.d_k and self.d_model % self.n_heads:
-            raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}")
+            raise InputError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}")
 
     @property
     def head_width(self) -> int:
@@ -59,6 +77,12 @@ class StackConfig:
     @property
     def inner_width(self) -> int:
         return self.d_ff or 4 * self.d_model
+
+    @property
+    def unusual(self) -> str:
+        """The position and the attention, where they are not the usual ones of the model."""
+        named = {"positions": (self.position, type(self).position), "attention": (self.attention, type(self).attention)}
+        return "".join(f", {chosen} {part}" for part, (chosen, usual) in named.items() if chosen != usual)
 
     def attention_of(self, use: str) -> str:
         """The attention that stands in the encoder, the decoder, or over the memory."""

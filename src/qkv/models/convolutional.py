@@ -1,34 +1,31 @@
 """The convolutional encoder-decoder of "Convolutional Sequence to Sequence Learning" (Gehring et al. 2017)."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.attention import build_attention, drawing, padding
+from qkv.attention import Remembered, build_attention, padding
 from qkv.config import build, setting
 from qkv.errors import InputError
-from qkv.layers import Convolution, Dropout, Embedding, Gated, Projection, receptive_field
-from qkv.layers.convolution import HALF
-from qkv.models.model import EncoderDecoder, Outputs
+from qkv.layers import HALF, Convolution, Dropout, Gated, ModelConfig, receptive_field
+from qkv.models.model import EncoderDecoder
 from qkv.positions import POSITIONS, Places, Position
-from qkv.text.tokenizer import BOS, PAD
+from qkv.text.tokenizer import PAD
 
 DILATIONS = {"none": (1,), "bytenet": (1, 2, 4, 8)}  # of the layers, repeated; ByteNet: Kalchbrenner et al. 2016
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvolutionalConfig:
+class ConvolutionalConfig(ModelConfig):
     """Gehring et al. 2017 as fairseq has it by default: 20 layers on each side, 512 wide, windows of 3.
 
     Differs: one width for embeddings and all layers, where the paper's largest models widen towards the top; and one
     table for source, target and output unless `tied` is "none", as in the paper.
     """
 
-    vocab_size: int = setting(37000, "size of the joint vocabulary (read from the tokenizer)")
-    d_model: int = setting(512, "width of the vectors that pass between blocks")
     encoder_layers: int = setting(20, "blocks of the encoder")
     decoder_layers: int = setting(20, "blocks of the decoder")
     kernel: int = setting(3, "tokens in the window of a convolution")
@@ -42,25 +39,15 @@ class ConvolutionalConfig:
     output_bias: bool = setting(True, "a bias for each word of the vocabulary")
     max_length: int = setting(1024, "longest sentence in tokens that the model takes")
 
-    def __post_init__(self) -> None:
-        for name in ("vocab_size", "d_model", "encoder_layers", "decoder_layers", "kernel", "max_length"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must be at least 0 and below 1, not {self.dropout}")
-
-    @property
-    def n_heads(self) -> int:
-        return 1
-
-    @property
-    def head_width(self) -> int:
-        return self.d_model
-
     def dilations(self, layers: int) -> list[int]:
         """The dilation of each of so many layers."""
         cycle = DILATIONS[self.dilation]
         return [cycle[i % len(cycle)] for i in range(layers)]
+
+    @property
+    def fields(self) -> list[int]:
+        """How many tokens one place sees through the encoder, and through the decoder."""
+        return [receptive_field(self.kernel, self.dilations(n)) for n in (self.encoder_layers, self.decoder_layers)]
 
 
 # small: fairseq's model for IWSLT; base: its default; big: as many layers as the paper's English-German model, whose
@@ -73,19 +60,11 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class Memory(NamedTuple):
-    """What the decoder looks at."""
-
-    keys: Tensor  # (B, S, D): what the encoder has made of the source
-    values: Tensor  # (B, S, D): that and the embeddings
-    mask: Tensor  # (B, 1, 1, S): True at real tokens
-
-
-class Tail:
+@dataclass
+class Tail(Remembered):
     """The last inputs of one decoder convolution: as many as its window reaches back."""
 
-    def __init__(self) -> None:
-        self.x: Tensor | None = None
+    x: Tensor | None = None
 
     def extend(self, x: Tensor, reach: int) -> Tensor:
         """The new inputs (B, T, D) behind those that their windows reach back to; before the first, zeros."""
@@ -93,22 +72,16 @@ class Tail:
         self.x = joined[:, joined.size(1) - reach :]
         return joined  # (B, reach + T, D)
 
-    def reorder(self, rows: Tensor) -> None:
-        if self.x is not None:
-            self.x = self.x[rows]
 
+@dataclass
+class ConvolutionalState(Remembered):
+    """What the decoder looks at, the tail of each of its blocks, and how many tokens have been read."""
 
-class ConvolutionalState:
-    """The memory, the tail of each decoder block, and how many tokens have been read."""
-
-    def __init__(self, memory: Memory, layers: int) -> None:
-        self.memory, self.length = memory, 0
-        self.tails = [Tail() for _ in range(layers)]
-
-    def reorder(self, rows: Tensor) -> None:
-        self.memory = Memory(*(tensor[rows] for tensor in self.memory))
-        for tail in self.tails:
-            tail.reorder(rows)
+    keys: Tensor  # (B, S, D): what the encoder has made of the source
+    values: Tensor  # (B, S, D): that and the embeddings
+    mask: Tensor  # (B, 1, 1, S): True at real tokens
+    tails: list[Tail]
+    length: int = 0
 
 
 class MultiStep(nn.Module):
@@ -126,32 +99,30 @@ class MultiStep(nn.Module):
         self.output = Convolution(c.d_model, c.d_model)
         self.attend = build_attention(c.attention if attends else "dot", c, "memory")
 
-    def forward(self, x: Tensor, embedded: Tensor, at: Places, memory: Memory) -> Tensor:
+    def forward(self, x: Tensor, embedded: Tensor, at: Places, state: ConvolutionalState) -> Tensor:
         q = (self.query(x) + embedded) * HALF if self.query else torch.zeros_like(x)  # (B, T, D)
-        k, v = memory.keys[:, None], memory.values[:, None]  # (B, 1, S, D)
-        context = self.attend(q[:, None], k, v, at.over(memory.keys), memory.mask)[:, 0]  # (B, T, D)
-        s = memory.mask[:, 0].sum(dim=-1, keepdim=True).to(v.dtype)  # (B, 1, 1); s * sqrt(1 / s) is its root
-        seen: Tensor = (self.output(context * s.sqrt()) + x) * HALF
-        return seen
+        k, v = state.keys[:, None], state.values[:, None]  # (B, 1, S, D)
+        context = self.attend(q[:, None], k, v, at.over(state.keys), state.mask)[:, 0]  # (B, T, D)
+        s = state.mask[:, 0].sum(dim=-1, keepdim=True).to(v.dtype)  # (B, 1, 1); s * sqrt(1 / s) is its root
+        return (self.output(context * s.sqrt()) + x) * HALF
 
 
 class ConvolutionalBlock(nn.Module):
-    """A gated convolution, attention over a memory (decoders only), a residual around both."""
+    """A gated convolution, attention over the source (decoders only), a residual around both."""
 
     def __init__(self, c: ConvolutionalConfig, *, dilation: int, has_memory: bool) -> None:
         super().__init__()
         self.gated = Gated(c.d_model, kernel=c.kernel, dilation=dilation, dropout=c.dropout)
         self.memory_attention = MultiStep(c) if has_memory else None
 
-    def forward(self, x: Tensor, embedded: Tensor, at: Places, memory: Memory | None, tail: Tail | None) -> Tensor:
+    def forward(self, x: Tensor, embedded: Tensor, at: Places, state: ConvolutionalState | None, i: int) -> Tensor:
         reach = self.gated.reach
-        if self.memory_attention is None:
+        if self.memory_attention is None or state is None:
             y = self.gated(F.pad(x, (0, 0, reach // 2, reach - reach // 2)))  # (B, S, D): as far to either side
         else:
-            y = self.gated((tail or Tail()).extend(x, reach))  # (B, T, D): only what stands before
-            y = self.memory_attention(y, embedded, at, memory)
-        joined: Tensor = (y + x) * HALF
-        return joined
+            y = self.gated(state.tails[i].extend(x, reach))  # (B, T, D): only what stands before
+            y = self.memory_attention(y, embedded, at, state)
+        return (y + x) * HALF
 
 
 class ConvolutionalStack(nn.Module):
@@ -160,7 +131,12 @@ class ConvolutionalStack(nn.Module):
     def __init__(self, c: ConvolutionalConfig, *, layers: int, has_memory: bool) -> None:
         super().__init__()
         self.position = build(POSITIONS, c.position, c)
-        check_position(self.position, c.position)
+        own, hooks = type(self.position), ("rotate", "score", "value")  # of a self-attention, which is not here
+        if own.needs_tree or any(getattr(own, hook) is not getattr(Position, hook) for hook in hooks):
+            raise InputError(
+                f"{c.position!r} is not a position for a convolutional model, which only adds positions to its "
+                "embeddings; use learned, sinusoidal or none"
+            )
         for table in self.position.parameters():
             nn.init.normal_(table, std=0.1)
         self.dropout = Dropout(c.dropout)
@@ -171,9 +147,8 @@ class ConvolutionalStack(nn.Module):
         self.leave = Convolution(c.d_model, c.d_model)
 
     def forward(
-        self, x: Tensor, at: Places, real: Tensor | None = None,
-        memory: Memory | None = None, tails: list[Tail] | None = None,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        self, x: Tensor, at: Places, real: Tensor | None = None, state: ConvolutionalState | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Embedded tokens (B, T, D) -> the last layer's, and the embeddings with their positions.
 
         `real` (B, T, 1) is True at real tokens: the others are zeroed before every layer, as if the text ended there.
@@ -182,18 +157,8 @@ class ConvolutionalStack(nn.Module):
         x = self.enter(embedded)
         for i, block in enumerate(self.blocks):
             x = x if real is None else x.masked_fill(~real, 0)
-            x = block(x, embedded, at, memory, tails[i] if tails else None)
+            x = block(x, embedded, at, state, i)
         return self.leave(x), embedded
-
-
-def check_position(position: Position, name: str) -> None:
-    """Refuse positions that touch more than the embeddings: there is no self-attention for them to touch."""
-    inside = any(getattr(type(position), hook) is not getattr(Position, hook) for hook in ("rotate", "score", "value"))
-    if inside or position.needs_tree:
-        raise InputError(
-            f"{name!r} is not a position for a convolutional model, which only adds positions to its embeddings; "
-            "use learned, sinusoidal or none"
-        )
 
 
 class Convolutional(EncoderDecoder):
@@ -202,50 +167,33 @@ class Convolutional(EncoderDecoder):
     config_class = ConvolutionalConfig
     presets = PRESETS
     config: ConvolutionalConfig
+    shown = (
+        "{c.encoder_layers}+{c.decoder_layers} layers that see {c.fields[0]} and {c.fields[1]} "
+        "tokens, {c.attention} attention, dropout {c.dropout}"
+    )
 
     def __init__(self, config: ConvolutionalConfig) -> None:
         super().__init__(config)
-        c = config
-        self.source = Embedding(c.vocab_size, c.d_model)
-        self.target = self.source if c.tied == "all" else Embedding(c.vocab_size, c.d_model)
         for table in (self.source, self.target):  # section 3.5: N(0, 0.1), read as they are
             nn.init.normal_(table.weight, std=0.1)
             table.scale = 1.0
-        self.encoder = ConvolutionalStack(c, layers=c.encoder_layers, has_memory=False)
-        self.decoder = ConvolutionalStack(c, layers=c.decoder_layers, has_memory=True)
-        self.dropout = Dropout(c.dropout)
+        self.encoder = ConvolutionalStack(config, layers=config.encoder_layers, has_memory=False)
+        self.decoder = ConvolutionalStack(config, layers=config.decoder_layers, has_memory=True)
+        self.dropout = Dropout(config.dropout)
         # Differs: no weight normalisation here, since the table may be shared and losses project by it.
-        tied = None if c.tied == "none" else self.target
-        self.vocabulary = Projection(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
+        self.vocabulary = self.output()
 
-    def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
-        with drawing() as choices:
-            memory = self.encode(src)
-            at = Places.span(0, tgt.size(1), tgt.device, causal=True)
-            hidden, _ = self.decoder(self.target(tgt), at, memory=memory)
-        return Outputs(self.dropout(hidden), self.vocabulary, choices)
-
-    def encode(self, src: Tensor) -> Memory:
+    def encode(self, src: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The keys and values that the decoder looks at, both (B, S, D), and their mask (B, 1, 1, S)."""
         at = Places.span(0, src.size(1), src.device)
         keys, embedded = self.encoder(self.source(src), at, (src != PAD)[:, :, None])
         if keys.requires_grad:  # section 3.5: every attention sends one back; the embeddings get theirs whole
             scale = 1 / (2 * self.config.decoder_layers)
             keys.register_hook(lambda gradient: gradient * scale)
-        return Memory(keys, (keys + embedded) * HALF, padding(src, PAD))
+        return keys, (keys + embedded) * HALF, padding(src, PAD)
 
-    def start(self, given: Tensor) -> tuple[Tensor, ConvolutionalState]:
-        first = given.new_full((len(given),), BOS)
-        return first, ConvolutionalState(self.encode(given), self.config.decoder_layers)
+    def read(self, src: Tensor) -> ConvolutionalState:
+        return ConvolutionalState(*self.encode(src), tails=[Tail() for _ in self.decoder.blocks])
 
-    def step(self, tokens: Tensor, state: ConvolutionalState) -> Tensor:
-        at = Places.span(state.length, state.length + 1, tokens.device, causal=True)
-        hidden, _ = self.decoder(self.target(tokens[:, None]), at, memory=state.memory, tails=state.tails)
-        state.length += 1
-        logits: Tensor = self.vocabulary(hidden[:, -1])
-        return logits  # (B, V)
-
-    def sizes(self) -> str:
-        c = self.config
-        fields = [receptive_field(c.kernel, c.dilations(layers)) for layers in (c.encoder_layers, c.decoder_layers)]
-        layers = f"{c.encoder_layers}+{c.decoder_layers} layers that see {fields[0]} and {fields[1]} tokens"
-        return f"d_model {c.d_model}, {layers}, {c.attention} attention, dropout {c.dropout}"
+    def write(self, x: Tensor, at: Places, state: ConvolutionalState) -> Tensor:
+        return self.dropout(self.decoder(x, at, state=state)[0])

@@ -1,14 +1,15 @@
 """GPT-2, a decoder that writes on (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners")."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor
 
-from qkv.attention import causal, drawing, together
+from qkv.attention import Remembered, causal, drawing, together
 from qkv.config import setting
-from qkv.layers import Embedding, Projection, Seen, Stack, StackConfig, init_normal
+from qkv.layers import Activation, Embedding, Norm, Projection, Seen, Stack, StackConfig, init_normal
 from qkv.models.model import CausalBackbone, Outputs
 from qkv.positions import Places
 from qkv.text.tokenizer import PAD
@@ -26,17 +27,14 @@ class GPT2Config(StackConfig):
     d_model: int = setting(768, "width of the vectors that pass between blocks")
     d_ff: int = setting(0, "width inside the feed-forward networks; 0 for 4 * d_model")
     n_heads: int = setting(12, "attention heads; d_model must be divisible by it")
-    activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = setting(
-        "gelu_tanh", "inside the feed-forward networks: relu, gelu, gelu_tanh or swish"
-    )
-    norm: Literal["post", "pre"] = setting("pre", "layer norm before each sub-layer (the paper) or after each residual")
+    activation: Activation = setting("gelu_tanh", "inside the feed-forward networks: relu, gelu, gelu_tanh or swish")
+    norm: Norm = setting("pre", "layer norm before each sub-layer (the paper) or after each residual")
     position: str = setting("learned", "any name that `qkv list positions` prints, e.g. rotary")
     attention_bias: bool = setting(True, "biases in the attention projections")
     max_length: int = setting(1024, "the context: longest text in tokens that the model takes")
     layers: int = setting(12, "blocks")
 
     fused = True
-    COUNTS = (*StackConfig.COUNTS, "layers")
 
 
 # tiny and small are ours; base is the paper's smallest, which it calls 117M and which has 124M parameters.
@@ -50,17 +48,13 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class GPT2State:
-    """What each block has seen, how many tokens that is, and which of them are no padding (None if all are)."""
+@dataclass
+class GPT2State(Remembered):
+    """What each block has seen, how many tokens that is, and which of them are no padding."""
 
-    def __init__(self, layers: int, real: Tensor | None) -> None:
-        self.seen = [Seen() for _ in range(layers)]
-        self.length, self.real = 0, real
-
-    def reorder(self, rows: Tensor) -> None:
-        self.real = None if self.real is None else self.real[rows]
-        for seen in self.seen:
-            seen.reorder(rows)
+    seen: list[Seen]
+    real: Tensor | None  # (B, S), or None if all are real
+    length: int = 0
 
 
 class GPT2(CausalBackbone):
@@ -73,15 +67,15 @@ class GPT2(CausalBackbone):
     config_class = GPT2Config
     presets = PRESETS
     config: GPT2Config
+    shown = "{c.layers} layers, {c.n_heads} heads, dropout {c.dropout}, context {c.max_length}{c.unusual}"
 
     def __init__(self, config: GPT2Config) -> None:
         super().__init__(config)
-        c = config
-        self.tokens = Embedding(c.vocab_size, c.d_model, scale=1.0)
-        self.decoder = Stack(c, layers=c.layers, use="decoder")
+        self.tokens = Embedding(config.vocab_size, config.d_model, scale=1.0)
+        self.decoder = Stack(config, layers=config.layers, use="decoder")
         self.decoder.refuse_trees("running texts")
-        self.projection = Projection(c.vocab_size, c.d_model, tied=self.tokens, bias=False)
-        init_normal(self, positions=0.01, added=(2 * c.layers) ** -0.5)
+        self.projection = Projection(config.vocab_size, config.d_model, tied=self.tokens, bias=False)
+        init_normal(self, positions=0.01, added=(2 * config.layers) ** -0.5)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Outputs:
         with drawing() as choices:
@@ -89,47 +83,31 @@ class GPT2(CausalBackbone):
         return Outputs(hidden, self.projection, choices)
 
     def encode(
-        self,
-        ids: Tensor,
-        *,
-        segments: Tensor | None = None,
-        mask: Tensor | None = None,
+        self, ids: Tensor, *, segments: Tensor | None = None, mask: Tensor | None = None,
         documents: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """Token ids (B, T) -> hidden states (B, T, D). Padding on the right needs no mask, since nothing sees it."""
-        at, visible = looking(ids, mask, documents)
-        hidden: Tensor = self.decoder(self.tokens(ids), at, visible)
-        return hidden
+        return self.decoder(self.tokens(ids), *looking(ids, mask, documents))
 
     def start(self, given: Tensor) -> tuple[Tensor, GPT2State]:
         """Prompts (B, T), padded on the left: the last token of each, and the state before it."""
         real = given != PAD
-        state = GPT2State(self.config.layers, None if real.all() else real)
-        before = given[:, :-1]
-        if before.size(1):
-            at, visible = looking(before, None if state.real is None else real[:, :-1], None)
-            self.decoder(self.tokens(before), at, visible, seen=state.seen)
-            state.length = before.size(1)
+        state = GPT2State([Seen() for _ in self.decoder.blocks], None if real.all() else real)
+        if given.size(1) > 1:
+            self.write(given[:, :-1], state)
         return given[:, -1], state
 
     def step(self, tokens: Tensor, state: GPT2State) -> Tensor:
-        stop = state.length + 1
-        if state.real is None:
-            at, visible = Places.span(state.length, stop, tokens.device, causal=True), None
-        else:
-            state.real = nn.functional.pad(state.real, (0, stop - state.real.size(1)), value=True)
-            at, visible = Places.counted(state.real, 1, causal=True), state.real[:, None, None]
-        hidden = self.decoder(self.tokens(tokens[:, None]), at, visible, seen=state.seen)
-        state.length = stop
-        logits: Tensor = self.projection(hidden[:, -1])
-        return logits  # (B, V)
+        return self.projection(self.write(tokens[:, None], state)[:, -1])
 
-    def sizes(self) -> str:
-        c = self.config
-        chosen = [f"{name} positions" for name in [c.position] if name != "learned"]
-        chosen += [f"{name} attention" for name in [c.attention] if name != "scaled_dot"]
-        sizes = [f"d_model {c.d_model}", f"{c.layers} layers", f"{c.n_heads} heads", f"dropout {c.dropout}"]
-        return ", ".join([*sizes, f"context {c.max_length}", *chosen])
+    def write(self, ids: Tensor, state: GPT2State) -> Tensor:
+        """The next tokens (B, T) -> hidden states (B, T, D); the state moves on."""
+        start, state.length = state.length, state.length + ids.size(1)
+        at, visible = Places.span(start, state.length, ids.device, causal=True), None
+        if state.real is not None:
+            state.real = F.pad(state.real, (0, max(0, state.length - state.real.size(1))), value=True)
+            at, visible = looking(ids, state.real[:, : state.length], None)  # at these tokens and all before
+        return self.decoder(self.tokens(ids), at, visible, seen=state.seen)
 
 
 def looking(ids: Tensor, mask: Tensor | None, documents: Tensor | None) -> tuple[Places, Tensor | None]:

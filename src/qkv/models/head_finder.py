@@ -1,7 +1,7 @@
 """The head finder: an encoder with any positions, and a bilinear score of each word against each possible head."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from qkv.attention import padding
 from qkv.config import setting
 from qkv.errors import InputError
-from qkv.layers import Dropout, Embedding, Stack, StackConfig, init_xavier
+from qkv.layers import Dropout, Embedding, Norm, Stack, StackConfig, init_xavier
 from qkv.models.model import Model
 from qkv.positions import Places, Tree
 from qkv.text.tokenizer import PAD
@@ -23,13 +23,11 @@ class HeadFinderConfig(StackConfig):
     d_model: int = setting(128, "width of the vectors that pass between blocks")
     d_ff: int = setting(256, "width inside the feed-forward networks")
     n_heads: int = setting(4, "attention heads; d_model must be divisible by it")
-    norm: Literal["post", "pre"] = setting("pre", "layer norm after each residual or before each sub-layer")
+    norm: Norm = setting("pre", "layer norm after each residual or before each sub-layer")
     position: str = setting("sinusoidal", "any name that `qkv list positions` prints, e.g. structural_relative")
     max_length: int = setting(512, "longest sentence in sub-words that the model takes")
     layers: int = setting(2, "blocks of the encoder")
     d_arc: int = setting(64, "width in which words and heads are compared")
-
-    COUNTS = (*StackConfig.COUNTS, "layers", "d_arc")
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -49,16 +47,16 @@ class HeadFinder(Model):
     config_class = HeadFinderConfig
     presets = PRESETS
     config: HeadFinderConfig
+    shown = "{c.layers} layers, {c.n_heads} heads, {c.position}, dropout {c.dropout}"
 
     def __init__(self, config: HeadFinderConfig) -> None:
         super().__init__(config)
-        c = config
-        self.tokens = Embedding(c.vocab_size, c.d_model)
-        self.encoder = Stack(c, layers=c.layers)
-        self.root = nn.Parameter(torch.randn(c.d_model))
-        self.word = nn.Sequential(nn.Linear(c.d_model, c.d_arc), nn.ReLU(), Dropout(c.dropout))
-        self.head = nn.Sequential(nn.Linear(c.d_model, c.d_arc), nn.ReLU(), Dropout(c.dropout))
-        self.bilinear = nn.Linear(c.d_arc, c.d_arc)  # U and, as its bias, u
+        self.tokens = Embedding(config.vocab_size, config.d_model)
+        self.encoder = Stack(config, layers=config.layers)
+        self.root = nn.Parameter(torch.randn(config.d_model))
+        self.word = nn.Sequential(nn.Linear(config.d_model, config.d_arc), nn.ReLU(), Dropout(config.dropout))
+        self.head = nn.Sequential(nn.Linear(config.d_model, config.d_arc), nn.ReLU(), Dropout(config.dropout))
+        self.bilinear = nn.Linear(config.d_arc, config.d_arc)  # U and, as its bias, u
         init_xavier(self)
         nn.init.zeros_(self.bilinear.weight)  # all heads are equally likely at first
 
@@ -79,9 +77,4 @@ class HeadFinder(Model):
         heads = torch.cat((self.root.expand(len(ids), 1, -1), words), dim=1)  # (B, 1 + T, D)
         scores = self.bilinear(self.word(words)) @ self.head(heads).transpose(1, 2)  # (B, T, 1 + T)
         is_head = torch.cat((torch.ones_like(first[:, :1], dtype=torch.bool), first >= 0), dim=1)  # (B, 1 + T)
-        blocked: Tensor = scores.masked_fill(~is_head[:, None, :], -torch.inf)
-        return blocked
-
-    def sizes(self) -> str:
-        c = self.config
-        return f"d_model {c.d_model}, {c.layers} layers, {c.n_heads} heads, {c.position}, dropout {c.dropout}"
+        return scores.masked_fill(~is_head[:, None, :], -torch.inf)

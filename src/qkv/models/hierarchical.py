@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from qkv.attention.pooling import Pooling, mean
 from qkv.config import setting
-from qkv.layers import Dropout, Stack, StackConfig
+from qkv.layers import Dropout, Norm, Stack, StackConfig
 from qkv.models.model import Model
 from qkv.positions import Places
 from qkv.text.tokenizer import PAD
@@ -24,7 +24,7 @@ class HierarchicalConfig(StackConfig):
     d_ff: int = setting(200, "with encoder self: width inside the feed-forward networks")
     n_heads: int = setting(4, "with encoder self: attention heads")
     dropout: float = setting(0.3, "dropout of word, sentence and document vectors")
-    norm: Literal["post", "pre"] = setting("pre", "with encoder self: layer norm before or after each sub-layer")
+    norm: Norm = setting("pre", "with encoder self: layer norm before or after each sub-layer")
     max_length: int = setting(4096, "with encoder self: longest sentence, in words, or document, in sentences")
     n_classes: int = setting(2, "classes that a document may have (read from the labels)")
     d_embedding: int = setting(200, "width of the word embeddings")
@@ -36,13 +36,10 @@ class HierarchicalConfig(StackConfig):
     layers: int = setting(1, "with encoder self: blocks at each level")
     word_dropout: float = setting(0.0, "share of the words that are hidden from each training document")
 
-    COUNTS = (*StackConfig.COUNTS, "n_classes", "d_embedding", "layers")
-    SHARES = (*StackConfig.SHARES, "word_dropout")
-
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.levels not in (1, 2):
             raise ValueError(f"levels must be 1 (words) or 2 (words and sentences), not {self.levels}")
+        super().__post_init__()
         if self.encoder == "gru" and self.d_model % 2:
             raise ValueError(f"d_model={self.d_model} is not even, but the GRU has two directions")
         if self.encoder != "gru" and self.d_embedding != self.d_model:
@@ -80,8 +77,7 @@ class Level(nn.Module):
             x, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=mask.size(1))
         elif hasattr(self, "stack"):
             x = self.stack(x, Places.span(0, x.size(1), x.device), mask[:, None, None])
-        pooled: Tensor = self.pooling(x, mask)
-        return pooled
+        return self.pooling(x, mask)
 
 
 class Hierarchical(Model):
@@ -94,17 +90,18 @@ class Hierarchical(Model):
     config_class = HierarchicalConfig
     presets = PRESETS
     config: HierarchicalConfig
+    shown = "{c.levels} levels, encoder {c.encoder}, pooling {c.pooling}, dropout {c.dropout}"
 
     def __init__(self, config: HierarchicalConfig) -> None:
         super().__init__(config)
-        c = config
-        self.embedding = nn.Embedding(c.vocab_size, c.d_embedding)
-        nn.init.normal_(self.embedding.weight, std=1.0 if c.encoder == "self" else 0.1)  # positions have unit variance
-        self.words = Level(c, c.d_embedding)
-        if c.levels == 2:
-            self.sentences = Level(c, c.d_model)
-        self.dropout, self.word_dropout = Dropout(c.dropout), Dropout(c.word_dropout)
-        self.output = nn.Linear(c.d_model, c.n_classes)
+        self.embedding = nn.Embedding(config.vocab_size, config.d_embedding)
+        std = 1.0 if config.encoder == "self" else 0.1  # positions have unit variance
+        nn.init.normal_(self.embedding.weight, std=std)
+        self.words = Level(config, config.d_embedding)
+        if config.levels == 2:
+            self.sentences = Level(config, config.d_model)
+        self.dropout, self.word_dropout = Dropout(config.dropout), Dropout(config.word_dropout)
+        self.output = nn.Linear(config.d_model, config.n_classes)
 
     def forward(self, words: Tensor) -> Tensor:
         """Word ids (B, N, S) of the sentences of texts, padded: logits (B, n_classes)."""
@@ -115,17 +112,11 @@ class Hierarchical(Model):
         s = self.words(self.embed(words[has_words]), is_word[has_words])  # (R, D): of all texts
         sentences, mask = from_the_left(self.dropout(s), has_words)  # (B, N, D), (B, N)
         v = self.dropout(self.sentences(sentences, mask)) if self.config.levels == 2 else sentences[:, 0]  # (B, D)
-        logits: Tensor = self.output(v)
-        return logits
+        return self.output(v)
 
     def embed(self, words: Tensor) -> Tensor:
         x: Tensor = self.dropout(self.embedding(words))  # (R, S) -> (R, S, D)
-        seen: Tensor = self.word_dropout(x.new_ones(*words.shape, 1))
-        return x * seen
-
-    def sizes(self) -> str:
-        c = self.config
-        return f"d_model {c.d_model}, {c.levels} levels, encoder {c.encoder}, pooling {c.pooling}, dropout {c.dropout}"
+        return x * self.word_dropout(x.new_ones(*words.shape, 1))
 
 
 def from_the_left(found: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,8 +5,10 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
-from qkv.attention import Choice
-from qkv.layers import Projection
+from qkv.attention import Choice, drawing
+from qkv.layers import Embedding, Projection
+from qkv.positions import Places
+from qkv.text.tokenizer import BOS
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,7 @@ class Outputs:
 
     @property
     def logits(self) -> Tensor:
-        projected: Tensor = self.projection(self.hidden)
-        return projected
+        return self.projection(self.hidden)
 
 
 class State(Protocol):
@@ -53,6 +54,7 @@ class Model(nn.Module):
 
     config_class: ClassVar[type[Any]]
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # names of sizes -> settings
+    shown: ClassVar[str]  # what `sizes` says, with {c} for the settings
     config: Any
 
     def __init__(self, config: Any) -> None:
@@ -61,20 +63,47 @@ class Model(nn.Module):
 
     def sizes(self) -> str:
         """The sizes that a person wants to see at a glance."""
-        raise NotImplementedError
+        return f"d_model {self.config.d_model}, {self.shown.format(c=self.config)}"
 
 
-class EncoderDecoder(Model):
-    """A model that reads one text and writes another: `Writes`."""
+class EncoderDecoder(Model, Writes):
+    """A model that reads one text and writes another; `tied` says which of its three tables of words are one."""
+
+    vocabulary: Projection
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.source = Embedding(config.vocab_size, config.d_model)
+        self.target = self.source if config.tied == "all" else Embedding(config.vocab_size, config.d_model)
+
+    def output(self) -> Projection:
+        """From hidden states to the vocabulary: what a model makes last."""
+        c, tied = self.config, None if self.config.tied == "none" else self.target
+        return Projection(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
         """Source ids (B, S) and target ids (B, T), both padded: for each target token, what should come next."""
-        raise NotImplementedError
+        with drawing() as choices:
+            hidden = self.decode(tgt, self.read(src))
+        return Outputs(hidden, self.vocabulary, choices)
 
-    def start(self, given: Tensor) -> tuple[Tensor, State]:
-        raise NotImplementedError
+    def start(self, given: Tensor) -> tuple[Tensor, Any]:
+        return given.new_full((len(given),), BOS), self.read(given)
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:
+        return self.vocabulary(self.decode(tokens[:, None], state)[:, -1])
+
+    def decode(self, tgt: Tensor, state: Any) -> Tensor:
+        """The next target ids (B, T) -> hidden states (B, T, D); the state moves on."""
+        start, state.length = state.length, state.length + tgt.size(1)
+        return self.write(self.target(tgt), Places.span(start, state.length, tgt.device, causal=True), state)
+
+    def read(self, src: Tensor) -> Any:
+        """Source ids (B, S) -> the state before the first target token."""
+        raise NotImplementedError
+
+    def write(self, x: Tensor, at: Places, state: Any) -> Tensor:
+        """Embedded target tokens (B, T, D), where they stand, and the state -> hidden states (B, T, D)."""
         raise NotImplementedError
 
 
@@ -95,8 +124,8 @@ class Backbone(Model):
         raise NotImplementedError
 
 
-class CausalBackbone(Backbone):
-    """A backbone whose tokens see only what stands before them, so that it can write on: `Writes`."""
+class CausalBackbone(Backbone, Writes):
+    """A backbone whose tokens see only what stands before them, so that it can write on."""
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Outputs:
         """Token ids (B, T): for each, what should come next.
@@ -105,8 +134,7 @@ class CausalBackbone(Backbone):
         """
         raise NotImplementedError
 
-    def start(self, given: Tensor) -> tuple[Tensor, State]:
-        raise NotImplementedError
 
-    def step(self, tokens: Tensor, state: Any) -> Tensor:
-        raise NotImplementedError
+def count_parameters(model: nn.Module) -> int:
+    """Every weight once, however many names share it."""
+    return sum(p.numel() for p in model.parameters())

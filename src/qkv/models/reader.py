@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 from qkv.attention.over_attention import over_attention
 from qkv.config import setting
-from qkv.layers import Dropout
+from qkv.layers import Dropout, ModelConfig
 from qkv.models.model import Model
 from qkv.text.cloze import ANONYMOUS
 from qkv.text.tokenizer import PAD
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReaderConfig:
+class ReaderConfig(ModelConfig):
     """The sizes of an open re-implementation of Cui et al. 2017: embeddings of 384, states of 256."""
 
     vocab_size: int = setting(10000, "words and anonymous ids (read from the word list)")
@@ -26,13 +26,6 @@ class ReaderConfig:
     attention: Literal["over_attention", "sum"] = setting(
         "over_attention", "over_attention (Cui et al. 2017), or sum: one vector for the question (Kadlec et al. 2016)"
     )
-
-    def __post_init__(self) -> None:
-        for name in ("vocab_size", "d_model", "d_hidden"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and below 1, not {self.dropout}")
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -94,14 +87,14 @@ class Reader(Model):
     config_class = ReaderConfig
     presets = PRESETS
     config: ReaderConfig
+    shown = "d_hidden {c.d_hidden}, {c.attention}, dropout {c.dropout}"
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
-        c = config
-        self.words = nn.Embedding(c.vocab_size, c.d_model)
+        self.words = nn.Embedding(config.vocab_size, config.d_model)
         nn.init.normal_(self.words.weight, std=0.3)  # 0.03 learns nothing for long, 1 half as fast: results/tasks.md
-        self.dropout = Dropout(c.dropout)
-        self.document, self.question = BothWays(c.d_model, c.d_hidden), BothWays(c.d_model, c.d_hidden)
+        self.dropout = Dropout(config.dropout)
+        self.document, self.question = (BothWays(config.d_model, config.d_hidden) for _ in range(2))
 
     def forward(self, document: Tensor, question: Tensor) -> Reading:
         """Word ids of documents (B, S) and questions (B, T), both padded."""
@@ -125,7 +118,3 @@ class Reader(Model):
         is_name = [(ids >= first) & (ids < first + n) for ids in texts]
         places = [(ids - first).clamp(0, n - 1) for ids in texts]
         return [torch.where(*each) for each in zip(is_name, [order.gather(1, at) for at in places], texts, strict=True)]
-
-    def sizes(self) -> str:
-        c = self.config
-        return f"d_model {c.d_model}, d_hidden {c.d_hidden}, {c.attention}, dropout {c.dropout}"

@@ -1,17 +1,17 @@
-"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017)."""
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), and its encoder by itself for fine-tuning."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from qkv.attention import build_attention, causal, drawing, padding, sentence_numbers
+from qkv.attention import Remembered, build_attention, causal, padding, sentence_numbers
 from qkv.config import build, setting
-from qkv.layers import Embedding, Projection, Seen, Stack, StackConfig, init_xavier
-from qkv.models.model import EncoderDecoder, Outputs
+from qkv.layers import Embedding, Seen, Stack, StackConfig, init_xavier
+from qkv.models.model import Backbone, EncoderDecoder, count_parameters
 from qkv.positions import POSITIONS, Places
-from qkv.text.tokenizer import BOS, PAD
+from qkv.text.tokenizer import PAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +25,6 @@ class TransformerConfig(StackConfig):
     sentence_ends: list[int] = setting([], "ids after which a new sentence begins (read from the tokenizer)")
     tied: Literal["all", "decoder", "none"] = setting("all", "which of source, target and output tables are one")
     output_bias: bool = setting(False, "a bias for each word of the vocabulary (Marian has one)")
-
-    COUNTS = (*StackConfig.COUNTS, "encoder_layers", "decoder_layers")
 
     def attention_of(self, use: str) -> str:
         apart = {"encoder": self.encoder_attention, "memory": self.memory_attention}
@@ -51,18 +49,14 @@ PRESETS |= {
 }
 
 
-class TransformerState:
-    """The memory's mask, what each decoder block has seen, and how many tokens have been read."""
+@dataclass
+class TransformerState(Remembered):
+    """The memory and its mask, how many tokens have been read, and what each decoder block has seen of them."""
 
-    def __init__(self, memory: Tensor, memory_mask: Tensor, layers: int) -> None:
-        self.memory, self.memory_mask = memory, memory_mask
-        self.seen = [Seen() for _ in range(layers)]
-        self.length = 0
-
-    def reorder(self, rows: Tensor) -> None:
-        self.memory, self.memory_mask = self.memory[rows], self.memory_mask[rows]
-        for seen in self.seen:
-            seen.reorder(rows)
+    memory: Tensor  # (B, S, D)
+    memory_mask: Tensor  # (B, 1, 1, S)
+    length: int = 0
+    seen: list[Seen] = field(default_factory=list)  # empty where all are read at once: nothing is kept
 
 
 class Transformer(EncoderDecoder):
@@ -71,51 +65,56 @@ class Transformer(EncoderDecoder):
     config_class = TransformerConfig
     presets = PRESETS
     config: TransformerConfig
+    shown = "{c.encoder_layers}+{c.decoder_layers} layers, {c.n_heads} heads, dropout {c.dropout}{c.unusual}"
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
-        c = config
-        self.source = Embedding(c.vocab_size, c.d_model)
-        self.target = self.source if c.tied == "all" else Embedding(c.vocab_size, c.d_model)
-        self.encoder = Stack(c, layers=c.encoder_layers)
-        self.decoder = Stack(c, layers=c.decoder_layers, use="decoder", has_memory=True)
+        self.encoder = Stack(config, layers=config.encoder_layers)
+        self.decoder = Stack(config, layers=config.decoder_layers, use="decoder", has_memory=True)
         self.encoder.refuse_trees("translation pairs")
-        tied = None if c.tied == "none" else self.target
-        self.vocabulary = Projection(c.vocab_size, c.d_model, tied=tied, bias=c.output_bias)
+        self.vocabulary = self.output()
         init_xavier(self)
-
-    def forward(self, src: Tensor, tgt: Tensor) -> Outputs:
-        with drawing() as choices:
-            memory, memory_mask = self.encode(src)
-            at = Places.span(0, tgt.size(1), tgt.device, causal=True)
-            # Padding stands at the end, so no real token sees it through the causal mask.
-            hidden = self.decoder(self.target(tgt), at, causal(at), memory, memory_mask)
-        return Outputs(hidden, self.vocabulary, choices)
 
     def encode(self, src: Tensor) -> tuple[Tensor, Tensor]:
         """The memory (B, S, D) and its mask (B, 1, 1, S)."""
         mask = padding(src, PAD)
         return self.encoder(self.source(src), reading(src, self.config), mask), mask
 
+    def read(self, src: Tensor) -> TransformerState:
+        return TransformerState(*self.encode(src))
+
     def start(self, given: Tensor) -> tuple[Tensor, TransformerState]:
-        memory, memory_mask = self.encode(given)
-        first = given.new_full((len(given),), BOS)
-        return first, TransformerState(memory, memory_mask, len(self.decoder.blocks))
+        first, state = super().start(given)
+        state.seen = [Seen() for _ in self.decoder.blocks]
+        return first, state
 
-    def sizes(self) -> str:
-        c = self.config
-        layers = f"{c.encoder_layers}+{c.decoder_layers} layers"
-        chosen = [f"{name} positions" for name in [c.position] if name != "sinusoidal"]
-        chosen += [f"{name} attention" for name in [c.attention] if name != "scaled_dot"]
-        return ", ".join([f"d_model {c.d_model}", layers, f"{c.n_heads} heads", f"dropout {c.dropout}", *chosen])
+    def write(self, x: Tensor, at: Places, state: TransformerState) -> Tensor:
+        # Padding stands at the end, so no real token sees it through the causal mask.
+        mask = causal(at) if x.size(1) > 1 else None
+        return self.decoder(x, at, mask, state.memory, state.memory_mask, state.seen)
 
-    def step(self, tokens: Tensor, state: TransformerState) -> Tensor:
-        at = Places.span(state.length, state.length + 1, tokens.device, causal=True)
-        x = self.target(tokens[:, None])  # (B, 1, D)
-        hidden = self.decoder(x, at, None, state.memory, state.memory_mask, state.seen)
-        state.length += 1
-        logits: Tensor = self.vocabulary(hidden[:, -1])
-        return logits  # (B, V)
+
+class TransformerEncoder(Backbone):
+    """Vaswani et al. 2017, Figure 1, left. Its weights have the names that they have in a whole Transformer."""
+
+    config_class = TransformerConfig
+    presets = PRESETS
+    config: TransformerConfig
+    shown = "{c.encoder_layers} layers, {c.n_heads} heads, dropout {c.dropout}"
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config)
+        self.source = Embedding(config.vocab_size, config.d_model)
+        self.encoder = Stack(config, layers=config.encoder_layers)
+        self.encoder.refuse_trees("texts")
+        init_xavier(self)
+
+    def forward(self, ids: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return self.encode(ids, segments=segments, mask=mask)
+
+    def encode(self, ids: Tensor, *, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        visible = padding(ids, PAD) if mask is None else mask[:, None, None] if mask.dim() == 2 else mask[:, None]
+        return self.encoder(self.source(ids), reading(ids, self.config), visible)
 
 
 def reading(ids: Tensor, c: TransformerConfig) -> Places:
@@ -140,8 +139,3 @@ def parameter_count(c: TransformerConfig) -> int:
     tables = {"all": 1, "decoder": 2, "none": 3}[c.tied] * c.vocab_size * d
     positions = count_parameters(position) * (c.encoder_layers + c.decoder_layers if position.per_layer else 2)
     return encoder + decoder + last_norms + tables + positions + int(c.output_bias) * c.vocab_size
-
-
-def count_parameters(model: nn.Module) -> int:
-    """Every weight once, however many names share it."""
-    return sum(p.numel() for p in model.parameters())

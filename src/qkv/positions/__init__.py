@@ -1,16 +1,9 @@
-"""Where a token is: the position encodings, each one file, chosen by the names in POSITIONS."""
+"""Where a token is: the position encodings, chosen by the names in POSITIONS."""
 
-from qkv.positions.alibi import ALiBi
-from qkv.positions.learned import Learned
-from qkv.positions.places import Places, Tree
-from qkv.positions.position import NO_POSITION, Position, Sizes
-from qkv.positions.rotary import Rotary
-from qkv.positions.shaw import Shaw
-from qkv.positions.sinusoidal import Sinusoidal
-from qkv.positions.structural import Structural, StructuralRelative
-from qkv.positions.t5 import T5
-from qkv.positions.transformer_xl import TransformerXL
-from qkv.positions.tree import depths, inherit, pad_trees, relations
+from qkv.positions.absolute import Learned, Rotary, Sinusoidal
+from qkv.positions.position import NO_POSITION, Places, Position, Sizes, Tree
+from qkv.positions.relative import T5, ALiBi, Shaw, TransformerXL
+from qkv.positions.tree import Structural, StructuralRelative, depths, inherit, pad_trees, relations
 
 POSITIONS: dict[str, type[Position]] = {
     "none": Position,
@@ -24,25 +17,3 @@ POSITIONS: dict[str, type[Position]] = {
     "t5": T5,
     "transformer_xl": TransformerXL,
 }
-
-__all__ = [
-    "NO_POSITION",
-    "POSITIONS",
-    "T5",
-    "ALiBi",
-    "Learned",
-    "Places",
-    "Position",
-    "Rotary",
-    "Shaw",
-    "Sinusoidal",
-    "Sizes",
-    "Structural",
-    "StructuralRelative",
-    "TransformerXL",
-    "Tree",
-    "depths",
-    "inherit",
-    "pad_trees",
-    "relations",
-]

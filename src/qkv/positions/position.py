@@ -1,10 +1,67 @@
-"""The interface of a position encoding: the four places where order can touch a Transformer."""
+"""Where tokens stand, and the interface of a position encoding: the four places where order can touch a Transformer."""
 
-from typing import ClassVar, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor, nn
 
-from qkv.positions.places import Places
+
+@dataclass(frozen=True)
+class Tree:
+    """The dependency trees of a batch of sentences: one tree position for each token."""
+
+    depth: Tensor  # (B, T): edges to the root
+    relation: Tensor  # (B, T, S): signed structural distance of a key from a query
+
+    def to(self, device: torch.device | str) -> "Tree":
+        return Tree(self.depth.to(device), self.relation.to(device))
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the queries and the keys of one attention stand in their sentence, counted from 0."""
+
+    query: Tensor  # (T,), or (B, T) where rows differ
+    key: Tensor  # (S,), or (B, S)
+    causal: bool = False  # whether a query sees only itself and what stands before it
+    sentence: Tensor | None = None  # (B, S): the number of the sentence that each token of a text belongs to
+    tree: Tree | None = None
+
+    @classmethod
+    def span(cls, start: int, stop: int, device: torch.device, **more: Any) -> "Places":
+        """Queries at start..stop-1 that look back over everything from 0: a whole sentence, or one decoding step."""
+        key = torch.arange(stop, device=device)
+        return cls(query=key[start:], key=key, **more)
+
+    @classmethod
+    def counted(cls, real: Tensor, queries: int, **more: Any) -> "Places":
+        """Places counted in each row from its first real token on: real (B, S), whose last `queries` are queries."""
+        key = (real.cumsum(dim=1) - 1).clamp(min=0)
+        return cls(query=key[:, key.size(1) - queries :], key=key, **more)
+
+    def over(self, memory: Tensor) -> "Places":
+        """The same queries over the keys of a memory (B, S, D)."""
+        key = torch.arange(memory.size(1), device=memory.device)
+        return replace(self, key=key, causal=False, sentence=None, tree=None)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether queries and keys are the same tokens, one behind the other: a causal mask is then a triangle."""
+        return self.query.dim() == 1 and torch.equal(self.query, self.key) and bool((self.query.diff() > 0).all())
+
+    @property
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """The place of the query and of the key: broadcast to (T, S), or to (B, 1, T, S) where rows differ."""
+        if self.query.dim() == self.key.dim() == 1:
+            return self.query[:, None], self.key
+        return self.query[..., None, :, None], self.key[..., None, None, :]
+
+    @property
+    def distance(self) -> Tensor:
+        """How far before a query each key stands: (T, S), or (B, 1, T, S) where rows differ."""
+        query, key = self.pairs
+        return query - key
 
 
 class Sizes(Protocol):
