@@ -3,7 +3,7 @@
     python benchmarks/generate.py --preset small --rounds 5
 
 Everybody goes on greedily from the same prompts of 8 to 24 tokens, by 64 tokens each, with keys and values kept, by
-turns; prompts are padded on the left. Figures are medians over rounds of one request, on one thread unless `--threads`
+turns; prompts are padded on the left. Figures are medians over rounds of one request, on all cores unless `--threads`
 says otherwise. "Equal tokens" is the share that stands where transformers has it.
 
 A step reads every weight once, however many prompts there are: "weights read" is at what rate, to be held against the
@@ -141,7 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of writing beside transformers.")
     parser.add_argument("--preset", choices=SIZES, default="small")
     parser.add_argument("--prompts", type=int, nargs="+", default=[1, 32])
-    asked = arguments(parser, rounds=5, threads=1, use="of each request")
+    asked = arguments(parser, rounds=5, threads=torch.get_num_threads(), use="of each request")
     show(measure(asked), tell, as_json=asked.json)
 
 
