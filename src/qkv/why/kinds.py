@@ -158,18 +158,15 @@ class Retrieval(nn.Module):
         self.attention = MultiHead(small(d_model=WIDTH, n_heads=n_heads))
         self.answer = nn.Linear(WIDTH, 2 * VALUES)
 
-    def forward(self, flags: Tensor, values: Tensor) -> Tensor:
-        a = self.attention
-        q, k, v = a.query(self.query), a.key(self.flags(flags)), a.value(self.values(values))
-        context = a.attend(a.heads(q).expand(len(values), -1, -1, -1), a.heads(k), a.heads(v), places(TOKENS))
-        answer: Tensor = self.answer(a.output(context.transpose(1, 2).flatten(2))[:, 0]).unflatten(-1, (2, VALUES))
-        return answer
-
     def answers(self, rows: int) -> tuple[Tensor, Tensor]:
         """Of tokens drawn anew: what it says of the two values (rows, 2, VALUES), and what they are (rows, 2)."""
         values = torch.randint(VALUES, (rows, TOKENS))
         chosen = torch.rand(rows, TOKENS).argsort(dim=1)[:, :2]
-        return self(F.one_hot(chosen, TOKENS).transpose(1, 2).float(), values), values.gather(1, chosen)
+        flags, a = F.one_hot(chosen, TOKENS).transpose(1, 2).float(), self.attention
+        q, k, v = a.query(self.query), a.key(self.flags(flags)), a.value(self.values(values))
+        context = a.attend(a.heads(q).expand(rows, -1, -1, -1), a.heads(k), a.heads(v), places(TOKENS))
+        said = self.answer(a.output(context.transpose(1, 2).flatten(2))[:, 0]).unflatten(-1, (2, VALUES))
+        return said, values.gather(1, chosen)
 
 
 def two_targets() -> Measured:

@@ -32,10 +32,7 @@ def pointing(given: Given) -> tuple[list[str], Tensor, dict[str, int]]:
 
 
 def heat_map(given: Given) -> Picture:
-    """Vaswani et al. 2017, Figure 3: who looks at whom in the encoder; the head that takes "it" for "animal" best.
-
-    A small model need not find the animal: the numbers are what they are, and the title names the best head.
-    """
+    """Vaswani et al. 2017, Figure 3: who looks at whom in the encoder; the head that takes "it" for "animal" best."""
     tokens, weights, found = pointing(given)
     shown = weights[found["layer"], found["head"]]
     share = shown[found["query"], found["key"]].item()
