@@ -144,7 +144,6 @@ def drawbacks() -> Measured:
     conv = nn.Conv1d(16, 16, 3, padding=1).double()
     local = apart(conv(swapped.transpose(1, 2))[..., 0], conv(x.transpose(1, 2))[..., 0])
     return amended(
-        columns=("measured", "number"),
         rows=[
             ("two neighbours swapped: word 0 of an encoder without positions moves by", order),
             ("... of a convolution of width 3", local),

@@ -88,7 +88,6 @@ def general_and_local() -> Measured:
     bilinear = apart(general.score(q, k, at), Soft(small(), score="dot").score(q, k, at))
     near, far = moved.values()
     return amended(
-        columns=("measured", "number"),
         rows=[
             *((f"change of sentence 1 when sentence 2 changes, seeing {scope}", m) for scope, m in moved.items()),
             ("Luong's general score q W k with W = I, less the dot product", bilinear),

@@ -61,7 +61,6 @@ def masks() -> Measured:
     padded, dirtied, _, later, earlier, *last = (number for _, number in rows)
     names = [f"word {i}" for i in range(6)]
     return true(
-        columns=("measured", "number"),
         rows=rows,
         why="A blocked score becomes -inf, its weight exactly 0: padding and the future change nothing. The two "
         "masks are joined by and. In qkv True means may look; masks and pictures of the other kind (0 = useful) go "

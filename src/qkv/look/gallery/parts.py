@@ -201,10 +201,7 @@ def landscape(given: Given) -> Picture:
 
 
 def surface(at: Tensor, *, residual: bool) -> Tensor:
-    """Train layers of tanh(x W), each with its input added to it or not, on a toy task: the loss around what was found.
-
-    It is (SIDE, SIDE), one for each point of the plane; the weights that were found stand in its middle.
-    """
+    """Layers of tanh(x W), their inputs added or not, learn a toy task: the loss (SIDE, SIDE) around what was found."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         layers, answer = [nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)], nn.Linear(WIDTH, 1)

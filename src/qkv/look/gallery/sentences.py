@@ -16,8 +16,7 @@ JANE = "Jane visite l'Afrique en septembre"
 def pointing(given: Given) -> tuple[list[str], Tensor, dict[str, int]]:
     """The tokens, and what each head of each encoder layer gave them: (layers, H, T, T).
 
-    The third are the places of "it" and "animal" (else of the last word and the second), and the head that links them
-    best.
+    Then the places of "it" and "animal" (else of the last word and the second), and the head that links them best.
     """
     look = look_at(given.trained, given.text or ANIMAL)
     maps = [m for name, m in look.maps.items() if name.startswith("encoder")]
