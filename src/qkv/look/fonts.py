@@ -49,9 +49,8 @@ def visible(token: str) -> str:
     core = text.strip(" ")
     before = len(text) - len(text.lstrip(" "))
     text = ("␣" * before + core + "␣" * (len(text) - before - len(core))).translate(MARKS)
-    if all(unicodedata.category(c) in INKLESS for c in text):
-        return spell_out(text, lambda _: True)
-    return spell_out(text, is_unprintable)
+    is_inkless = all(unicodedata.category(c) in INKLESS for c in text)
+    return spell_out(text, lambda c: is_inkless or is_unprintable(c))
 
 
 def is_unprintable(character: str) -> bool:

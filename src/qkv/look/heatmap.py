@@ -104,16 +104,17 @@ def compose(maps: Tensor, rows: Sequence[str], columns: Sequence[str], title: st
     figure.colorbar(image, cax=bar, ticks=[ceiling * part / parts for part in range(parts + 1)], format="%.2g")
     bar.tick_params(labelsize=8, length=2, color=FAINT, labelcolor=INK)
     bar.spines[:].set_visible(False)
-    if title:
-        write_title(figure, title, spell=spell)
+    if title:  # over the middle of the whole, above the highest label, which has to be measured
+        (shown,), families = fit([title], spell=spell, longest=120)
+        with quiet():
+            box = figure.get_tightbbox()
+        figure.text((box.x0 + box.x1) / 2 / right, (box.y1 + 0.12) / top, shown, ha="center", va="bottom",
+                    family=families, fontsize=12, color=INK, parse_math=False)  # fmt: skip
     return figure
 
 
 def finish(axes: Axes, rows: Sequence[str], columns: Sequence[str], layout: Layout, *, spell: bool) -> None:
-    """A thin grey frame; white lines between cells wide enough to bear them; keys along the top.
-
-    As many labels as there is room for, a line of text and some air between two; columns upright if all fit so.
-    """
+    """As many labels as there is room for, a line of text and some air between two; columns upright if all fit so."""
     axes.spines[:].set(color="#c8c8c8", linewidth=0.6)
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
@@ -131,13 +132,3 @@ def finish(axes: Axes, rows: Sequence[str], columns: Sequence[str], layout: Layo
         upright = axis is axes.yaxis or max(map(len, shown), default=0) * size * 0.62 <= cell
         axis.set_ticks(range(0, len(shown), every), shown[::every], family=families, fontsize=size, color=INK,
                        parse_math=False, rotation=0 if upright else 90)  # fmt: skip
-
-
-def write_title(figure: Figure, title: str, *, spell: bool) -> None:
-    """Above the highest label, which has to be measured, over the middle of the whole."""
-    (shown,), families = fit([title], spell=spell, longest=120)
-    with quiet():
-        box = figure.get_tightbbox()
-    width, height = figure.get_size_inches()
-    figure.text((box.x0 + box.x1) / 2 / width, (box.y1 + 0.12) / height, shown, ha="center", va="bottom",
-                family=families, fontsize=12, color=INK, parse_math=False)  # fmt: skip

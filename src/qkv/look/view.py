@@ -45,8 +45,7 @@ EVERY = Attention()
 def view(translator: Translator, text: str, wanted: Attention = EVERY, **how: Any) -> View:
     """One sentence, translated, with its search, its words' alignment and the weights of the attention `wanted`.
 
-    `how` are the fields of Search. Rows of the decoder's attention are named by the token that they wrote, its columns
-    by the token that was read.
+    `how` are the fields of Search. The decoder's rows are named by the token that they wrote, columns by the one read.
     """
     traced = trace(translator, text, **how)
     translated = traced.translated

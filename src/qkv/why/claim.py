@@ -24,10 +24,10 @@ class Measured:
     """The numbers that were measured, and what they say of the claim."""
 
     verdict: Literal["true", "true with a correction", "wrong"]
-    columns: tuple[str, ...]
     rows: Sequence[Row]
     why: str  # what the numbers show; of a claim that is not simply true, what is true instead
     holds: bool  # whether the effect has the sign that the verdict says
+    columns: tuple[str, ...] = ("measured", "number")
     picture: Callable[[Path], Path] | None = None
     digits: int = 4  # significant digits of the printed numbers
 

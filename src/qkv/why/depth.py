@@ -61,31 +61,28 @@ def residuals() -> Measured:
     }
     found = {name: [gradients(d, residual=r, norm=n) for d in DEPTHS] for name, (r, n) in kinds.items()}
     ratio = {name: [layers[0] for layers in several] for name, several in found.items()}
-    silent = ("a pre-norm stack whose sub-layers give 0, less its input", "", silent_stack(), "")
+    identity, x = stack(layers=4, norm="pre"), noise(1, 5, 16)
+    identity.norm = nn.Identity()
+    for name, weight in identity.named_parameters():
+        if "attention.output" in name or "contract" in name:  # every sub-layer's last matrix
+            nn.init.zeros_(weight)
+    moved = apart(identity(x, places(5), None), x)
     middle = DEPTHS.index(18)
     return wrong(
         columns=("gradient at the first layer / at the last", *(f"{d} layers" for d in DEPTHS)),
-        rows=[*((name, *values) for name, values in ratio.items()), silent],
+        rows=[
+            *((name, *values) for name, values in ratio.items()),
+            ("a pre-norm stack whose sub-layers give 0, less its input", "", moved, ""),
+        ],
         why="The first half is right: residuals make deep stacks trainable. The second half is the wrong way round: "
         "without residuals the gradient vanishes, with them it arrives, because x + f(x) always has the slope 1 beside "
         "f's own.",
         holds=ratio["residual and layer norm"][middle] > 3 * ratio["layer norm only"][middle]
-        and ratio["residual only"][middle] > 1e6 * ratio["neither"][middle] and silent[2] == 0,
+        and ratio["residual only"][middle] > 1e6 * ratio["neither"][middle] and moved == 0,
         picture=lambda path: curves(
             path, {name: (range(1, 19), several[middle]) for name, several in found.items()}, log_y=True,
             x="layer", y="norm of the gradient", title="18 layers: what arrives at each"),
     )  # fmt: skip
-
-
-def silent_stack() -> float:
-    """With every sub-layer's last matrix 0, a pre-norm stack is the identity (before its last norm)."""
-    model = stack(layers=4, norm="pre")
-    model.norm = nn.Identity()
-    for name, weight in model.named_parameters():
-        if "attention.output" in name or "contract" in name:
-            nn.init.zeros_(weight)
-    x = noise(1, 5, 16)
-    return apart(model(x, places(5), None), x)
 
 
 def layer_norm() -> Measured:
@@ -147,7 +144,6 @@ def drawbacks() -> Measured:
     conv = nn.Conv1d(16, 16, 3, padding=1).double()
     local = apart(conv(swapped.transpose(1, 2))[..., 0], conv(x.transpose(1, 2))[..., 0])
     return amended(
-        columns=("measured", "number"),
         rows=[
             ("two neighbours swapped: word 0 of an encoder without positions moves by", order),
             ("... of a convolution of width 3", local),

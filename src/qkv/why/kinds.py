@@ -88,7 +88,6 @@ def general_and_local() -> Measured:
     bilinear = apart(general.score(q, k, at), Soft(small(), score="dot").score(q, k, at))
     near, far = moved.values()
     return amended(
-        columns=("measured", "number"),
         rows=[
             *((f"change of sentence 1 when sentence 2 changes, seeing {scope}", m) for scope, m in moved.items()),
             ("Luong's general score q W k with W = I, less the dot product", bilinear),
@@ -158,18 +157,15 @@ class Retrieval(nn.Module):
         self.attention = MultiHead(small(d_model=WIDTH, n_heads=n_heads))
         self.answer = nn.Linear(WIDTH, 2 * VALUES)
 
-    def forward(self, flags: Tensor, values: Tensor) -> Tensor:
-        a = self.attention
-        q, k, v = a.query(self.query), a.key(self.flags(flags)), a.value(self.values(values))
-        context = a.attend(a.heads(q).expand(len(values), -1, -1, -1), a.heads(k), a.heads(v), places(TOKENS))
-        answer: Tensor = self.answer(a.output(context.transpose(1, 2).flatten(2))[:, 0]).unflatten(-1, (2, VALUES))
-        return answer
-
     def answers(self, rows: int) -> tuple[Tensor, Tensor]:
         """Of tokens drawn anew: what it says of the two values (rows, 2, VALUES), and what they are (rows, 2)."""
         values = torch.randint(VALUES, (rows, TOKENS))
         chosen = torch.rand(rows, TOKENS).argsort(dim=1)[:, :2]
-        return self(F.one_hot(chosen, TOKENS).transpose(1, 2).float(), values), values.gather(1, chosen)
+        flags, a = F.one_hot(chosen, TOKENS).transpose(1, 2).float(), self.attention
+        q, k, v = a.query(self.query), a.key(self.flags(flags)), a.value(self.values(values))
+        context = a.attend(a.heads(q).expand(rows, -1, -1, -1), a.heads(k), a.heads(v), places(TOKENS))
+        said = self.answer(a.output(context.transpose(1, 2).flatten(2))[:, 0]).unflatten(-1, (2, VALUES))
+        return said, values.gather(1, chosen)
 
 
 def two_targets() -> Measured:

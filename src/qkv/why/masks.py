@@ -5,12 +5,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from qkv.attention import causal, from_blocked, padding, permuted, prefix
+from qkv.attention import causal, from_blocked, padding, permuted
 from qkv.look import draw
+from qkv.look.gallery.parts import unilm
 from qkv.text.tokenizer import PAD
 from qkv.why.claim import Measured, amended, apart, influence, look, multi_head, noise, places, stack, true
 
-WORDS = 6
+WORDS = 6  # as many as the masks of UniLM have
 LEFT, BOTH, ANY = "one direction", "both directions, auto-encoding", "both directions, autoregressive"
 FAMILIES = {
     "ELMo": (LEFT, "two LSTMs, one for each direction, joined only above"),
@@ -60,7 +61,6 @@ def masks() -> Measured:
     padded, dirtied, _, later, earlier, *last = (number for _, number in rows)
     names = [f"word {i}" for i in range(6)]
     return true(
-        columns=("measured", "number"),
         rows=rows,
         why="A blocked score becomes -inf, its weight exactly 0: padding and the future change nothing. The two "
         "masks are joined by and. In qkv True means may look; masks and pictures of the other kind (0 = useful) go "
@@ -98,12 +98,11 @@ def directions() -> Measured:
 
 def visible(name: str) -> dict[str, Tensor]:
     """Which word (row) may see which (column) in training, for each kind of pass that the model makes."""
-    left, both = causal(places(WORDS)), torch.ones(WORDS, WORDS, dtype=torch.bool)
-    given = torch.arange(WORDS) < WORDS // 2  # the second half is the target
+    both, left, right, joined = unilm().values()
     special = {
-        "ELMo": {"forward": left, "backward": left.T},
+        "ELMo": {"forward": left, "backward": right},
         "MASS": {"encoder": both, "decoder": left},
-        "UniLM": {"left": left, "both": both, "source, then target": prefix(given)},
+        "UniLM": {"left": left, "both": both, "source, then target": joined},
         "XLNet": {"one order": permuted(torch.randperm(WORDS).argsort())},
     }
     return special.get(name, {"": left if FAMILIES[name][0] == LEFT else both})

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from qkv.attention import MultiHead, bigbird_blocks, causal, padding, permuted, prefix
 from qkv.layers import FeedForward
@@ -16,8 +17,8 @@ from qkv.positions import Places, Sinusoidal
 
 CPU = torch.device("cpu")
 PASSES = ["#ffffff", "#6abf69"]  # of a mask: white is blocked, green passes
-KINDS = ["blocked", "random", "window", "global"]  # as attention.bigbird_blocks numbers them
-SHADES = ["#ffffff", "#f0b04c", "#7fbf7b", "#4a6fb5"]
+# Of blocks, as attention.bigbird_blocks numbers them.
+SHADES = {"blocked": "#ffffff", "random": "#f0b04c", "window": "#7fbf7b", "global": "#4a6fb5"}
 ORDER = [3, 2, 4, 1]  # Yang et al. 2019, Figure 4
 PLACES, SHIFT = 50, 7  # of the sinusoids that are drawn
 LAYERS, WIDTH, SIDE, REACH = 12, 16, 15, 1.0  # of the network whose loss is drawn, and of the plane around its weights
@@ -66,12 +67,10 @@ def bigbird(given: Given) -> Picture:
     kinds = bigbird_blocks(12, random=2, rng=torch.Generator().manual_seed(0))
     figure = canvas(6.5, 6)
     axes = figure.subplots()
-    cells(axes, kinds, SHADES, "BigBird: which block (row) sees which (column)")
-    patches = [
-        Patch(facecolor=shade, edgecolor="#d0d0d0", label=kind) for kind, shade in zip(KINDS, SHADES, strict=True)
-    ]
+    cells(axes, kinds, list(SHADES.values()), "BigBird: which block (row) sees which (column)")
+    patches = [Patch(facecolor=shade, edgecolor="#d0d0d0", label=kind) for kind, shade in SHADES.items()]
     figure.legend(handles=patches, loc="outside right upper", frameon=False, fontsize=9)
-    return Picture([figure], {"kinds": KINDS, "pattern": kinds})
+    return Picture([figure], {"kinds": list(SHADES), "pattern": kinds})
 
 
 def xlnet(given: Given) -> Picture:
@@ -188,21 +187,6 @@ def norms(given: Given) -> Picture:
     return Picture([figure], {"x": x, "layer_norm": layer, "batch_norm": batch} | means)
 
 
-class TanhLayers(nn.Module):
-    """Layers of tanh(x W), each with its input added to it or not."""
-
-    def __init__(self, *, residual: bool) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS))
-        self.answer, self.residual = nn.Linear(WIDTH, 1), residual
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = x + layer(x).tanh() if self.residual else layer(x).tanh()
-        answer: Tensor = self.answer(x)
-        return answer[:, 0]
-
-
 def landscape(given: Given) -> Picture:
     """Li et al. 2018, section 4: the loss in a plane of two random directions, as long as the weights, row by row."""
     at = torch.linspace(-REACH, REACH, SIDE)
@@ -217,25 +201,31 @@ def landscape(given: Given) -> Picture:
 
 
 def surface(at: Tensor, *, residual: bool) -> Tensor:
-    """Train on a toy task, then the loss at each point of the plane (SIDE, SIDE); the middle is what was found."""
+    """Layers of tanh(x W), their inputs added or not, learn a toy task: the loss (SIDE, SIDE) around what was found."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        model = TanhLayers(residual=residual)
+        layers, answer = [nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)], nn.Linear(WIDTH, 1)
+        weights = [weight for layer in (*layers, answer) for weight in layer.parameters()]
         x = torch.randn(128, WIDTH)
-        wanted = x[:, 0] * x[:, 1]
-        optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
+
+        def loss() -> Tensor:
+            hidden = x
+            for layer in layers:
+                hidden = layer(hidden).tanh() + (hidden if residual else 0)
+            return F.mse_loss(answer(hidden)[:, 0], x[:, 0] * x[:, 1])
+
+        optimiser = torch.optim.Adam(weights, lr=3e-3)
         for _ in range(STEPS):
             optimiser.zero_grad()
-            F.mse_loss(model(x), wanted).backward()
+            loss().backward()
             optimiser.step()
-        one, two = ([direction(weight) for weight in model.parameters()] for _ in range(2))
-    centre = [weight.detach().clone() for weight in model.parameters()]
+        one, two = (parameters_to_vector(map(direction, weights)) for _ in range(2))
+    centre = parameters_to_vector(weights).detach()
     losses = torch.zeros(SIDE, SIDE, dtype=torch.float64)
     with torch.no_grad():
         for i, j in itertools.product(range(SIDE), repeat=2):
-            for weight, start, u, v in zip(model.parameters(), centre, one, two, strict=True):
-                weight.copy_(start + at[j] * u + at[i] * v)
-            losses[i, j] = F.mse_loss(model(x), wanted)
+            vector_to_parameters(centre + at[j] * one + at[i] * two, weights)
+            losses[i, j] = loss()
     return losses
 
 

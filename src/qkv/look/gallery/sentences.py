@@ -16,8 +16,7 @@ JANE = "Jane visite l'Afrique en septembre"
 def pointing(given: Given) -> tuple[list[str], Tensor, dict[str, int]]:
     """The tokens, and what each head of each encoder layer gave them: (layers, H, T, T).
 
-    The third are the places of "it" and "animal" (else of the last word and the second), and the head that links them
-    best.
+    Then the places of "it" and "animal" (else of the last word and the second), and the head that links them best.
     """
     look = look_at(given.trained, given.text or ANIMAL)
     maps = [m for name, m in look.maps.items() if name.startswith("encoder")]
@@ -32,10 +31,7 @@ def pointing(given: Given) -> tuple[list[str], Tensor, dict[str, int]]:
 
 
 def heat_map(given: Given) -> Picture:
-    """Vaswani et al. 2017, Figure 3: who looks at whom in the encoder; the head that takes "it" for "animal" best.
-
-    A small model need not find the animal: the numbers are what they are, and the title names the best head.
-    """
+    """Vaswani et al. 2017, Figure 3: who looks at whom in the encoder; the head that takes "it" for "animal" best."""
     tokens, weights, found = pointing(given)
     shown = weights[found["layer"], found["head"]]
     share = shown[found["query"], found["key"]].item()
