@@ -195,8 +195,8 @@ def send_file(asked: Visit) -> dict[str, Any]:
         raise Refusal(400, "Invalid request: missing file parameter")
     name = PurePath((upload.filename or "").replace("\\", "/")).name
     source, target = field(asked, "source"), field(asked, "target")
-    suffix = next((end for end in sorted(FORMATS, key=len, reverse=True) if name.lower().endswith(end)), None)
-    if suffix is None:
+    suffix = PurePath(name).suffix.lower()
+    if suffix not in FORMATS:
         raise Refusal(400, f"Invalid request: file format not supported; send one of {', '.join(sorted(FORMATS))}")
     data, limits, uploads = upload.file.read(), asked.service.limits, asked.service.uploads
     if len(data) > limits.file_bytes:
