@@ -26,13 +26,12 @@ MODULES = {
     "compare": ["compare"],
     "export": ["export"],
     "generate": ["generate", "predict"],
-    "look": ["explain", "look"],
+    "look": ["explain", "look", "picture", "why"],
     "quantize": ["quantize_", "shortlist_"],
     "serve": ["serve"],
     "show": ["average", "check", "completion", "info", "list_"],
     "train": ["demo", "train"],
     "translate": ["align", "score", "translate"],
-    "why": ["picture", "why"],
 }
 PLACES = [f"{module}:{function}" for module, functions in MODULES.items() for function in functions]
 COMMANDS = {place.partition(":")[2].rstrip("_"): place for place in PLACES}

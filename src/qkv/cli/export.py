@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qkv.cli.app import Model, out
+from qkv.cli.app import Model
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def export(
         for how in [Search(beam=beam, alpha=alpha) for beam in (1, 5)]:
             if theirs is not None:
                 found = agreement(translator.model, sources, theirs, how)
-                out.print(f"{found} ({kinds})")
+                print(f"{found} ({kinds})")
                 refuse(found, quantization)
-    out.print(f"wrote {target}")
+    print(f"wrote {target}")
     if theirs is None:
         print("it was not checked, since transformers is not installed; pip install transformers", file=sys.stderr)
 
