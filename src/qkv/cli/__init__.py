@@ -33,8 +33,7 @@ MODULES = {
     "train": ["demo", "train"],
     "translate": ["align", "score", "translate"],
 }
-PLACES = [f"{module}:{function}" for module, functions in MODULES.items() for function in functions]
-COMMANDS = {place.partition(":")[2].rstrip("_"): place for place in PLACES}
+COMMANDS = {name.rstrip("_"): f"{module}:{name}" for module, functions in MODULES.items() for name in functions}
 LIGHT = {"check", "completion", "list"}  # commands that need no torch
 SECTIONS = {
     "--model": "--model.d-model 256; the folder to write is --out, and what to train --architecture",

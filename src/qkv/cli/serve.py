@@ -51,15 +51,13 @@ def serve(
         characters=characters, items=items, queue=queue, requests=requests, per_minute=per_minute, seconds=seconds,
         file_bytes=file_bytes,
     )  # fmt: skip
-    serving.serve(
-        serving.Service(
-            models := serving.Models.load(model or [Path("model")], device, engine, own_process=True),
-            limits=limits,
-            key=os.environ.get("QKV_API_KEY", "") if api_key is None else api_key,
-            glossaries=serving.read_glossaries(glossary, models) if glossary else {},
-            suggestions=serving.Suggestions(suggestions) if suggestions else None,
-            protect=kept,
-        ),
-        host,
-        port,
+    models = serving.Models.load(model or [Path("model")], device, engine, own_process=True)
+    service = serving.Service(
+        models,
+        limits=limits,
+        key=os.environ.get("QKV_API_KEY", "") if api_key is None else api_key,
+        glossaries=serving.read_glossaries(glossary, models) if glossary else {},
+        suggestions=serving.Suggestions(suggestions) if suggestions else None,
+        protect=kept,
     )
+    serving.serve(service, host, port)
