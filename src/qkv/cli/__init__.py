@@ -26,16 +26,14 @@ MODULES = {
     "compare": ["compare"],
     "export": ["export"],
     "generate": ["generate", "predict"],
-    "look": ["explain", "look"],
+    "look": ["explain", "look", "picture", "why"],
     "quantize": ["quantize_", "shortlist_"],
     "serve": ["serve"],
     "show": ["average", "check", "completion", "info", "list_"],
     "train": ["demo", "train"],
     "translate": ["align", "score", "translate"],
-    "why": ["picture", "why"],
 }
-PLACES = [f"{module}:{function}" for module, functions in MODULES.items() for function in functions]
-COMMANDS = {place.partition(":")[2].rstrip("_"): place for place in PLACES}
+COMMANDS = {name.rstrip("_"): f"{module}:{name}" for module, functions in MODULES.items() for name in functions}
 LIGHT = {"check", "completion", "list"}  # commands that need no torch
 SECTIONS = {
     "--model": "--model.d-model 256; the folder to write is --out, and what to train --architecture",

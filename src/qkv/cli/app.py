@@ -24,6 +24,8 @@ OUTPUT = Parameter(name=["--output", "-o"])
 # Options of several commands, each with what --help says of it.
 Flag = Annotated[bool, PLAIN]
 Files = Annotated[list[Path] | None, MULTIPLE]
+Several = Annotated[list[str] | None, PLAIN]  # the flag may be given several times
+Output = Annotated[Path | None, OUTPUT]
 Model = Annotated[Path, Parameter(help="The model folder.")]
 Beam = Annotated[int, Parameter(help="Hypotheses kept in beam search; 1 is greedy.")]
 Json = Annotated[Flag, Parameter(help="Print one JSON object.")]

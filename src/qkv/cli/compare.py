@@ -1,17 +1,16 @@
 """qkv compare: variations of a recipe, trained for the same budget, in one table."""
 
 from pathlib import Path
-from typing import Annotated
 
 from rich.console import Console
 
-from qkv.cli.app import PLAIN, Flag, print_json, print_table
+from qkv.cli.app import Flag, Several, print_json, print_table
 
 WIDE = 400  # columns: figures are never cut; a narrow terminal folds the lines
 
 
 def compare(
-    recipe: str, *, vary: Annotated[list[str] | None, PLAIN] = None, one_by_one: Flag = False, seeds: int = 1,
+    recipe: str, *, vary: Several = None, one_by_one: Flag = False, seeds: int = 1,
     steps: int | None = None, epochs: float | None = None, minutes: float | None = None,
     beam: int = 5, alpha: float = 1.0, jobs: int = 1, skip_impossible: Flag = False,
     out: Path = Path("comparison"), json: Flag = False,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qkv.cli.app import Model, out
+from qkv.cli.app import Model
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def export(
         for how in [Search(beam=beam, alpha=alpha) for beam in (1, 5)]:
             if theirs is not None:
                 found = agreement(translator.model, sources, theirs, how)
-                out.print(f"{found} ({kinds})")
+                print(f"{found} ({kinds})")
                 refuse(found, quantization)
-    out.print(f"wrote {target}")
+    print(f"wrote {target}")
     if theirs is None:
         print("it was not checked, since transformers is not installed; pip install transformers", file=sys.stderr)
 
@@ -95,37 +95,30 @@ def refuse(found: "Agreement", quantization: str) -> None:
 # -- how each format translates --------------------------------------------------------------------------------------
 
 
-def best(engine: "Engine", translator: "Translator") -> "Decode":
+def best(engine: "Engine") -> "Decode":
     """The best that one of our own engines finds."""
-    from qkv.decoding.translator import longest_targets
-
-    def decode(sources: list[list[int]], how: "Search") -> list[list[int]]:
-        limits = longest_targets(sources, translator.model.config.max_length)
-        return [some[0].tokens for some in engine.decode(sources, limits, how)]
-
-    return decode
+    return lambda sources, limits, how: [some[0].tokens for some in engine.decode(sources, limits, how)]
 
 
 def by_ctranslate2(folder: Path, translator: "Translator") -> "Decode":
     from qkv.engines.ctranslate2 import CTranslate2
 
-    return best(CTranslate2(folder, translator.model, translator.tokenizer), translator)
+    return best(CTranslate2(folder, translator.model, translator.tokenizer))
 
 
 def by_onnx(folder: Path, translator: "Translator") -> "Decode":
     from qkv.convert import OnnxModel
     from qkv.decoding import Plain
 
-    return best(Plain(translator.model, OnnxModel(folder)), translator)
+    return best(Plain(translator.model, OnnxModel(folder)))
 
 
-def by_transformers(folder: Path, translator: "Translator") -> "Decode | None":
+def by_transformers(folder: Path, _: "Translator") -> "Decode | None":
     """None where transformers is not installed: writing its format does not need it."""
     import torch
 
     from qkv.convert import need
     from qkv.decoding import padded
-    from qkv.decoding.translator import longest_targets
     from qkv.text.tokenizer import EOS
 
     try:
@@ -136,13 +129,12 @@ def by_transformers(folder: Path, translator: "Translator") -> "Decode | None":
     transformers.utils.logging.disable_progress_bar()
     theirs: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True)
 
-    def decode(sources: list[list[int]], how: "Search") -> list[list[int]]:
+    def decode(sources: list[list[int]], limits: list[int], how: "Search") -> list[list[int]]:
         src = padded(sources)
-        most = max(longest_targets(sources, translator.model.config.max_length))
         with torch.inference_mode():
             rows = theirs.generate(
                 input_ids=src, attention_mask=(src != 0).long(), num_beams=how.beam, do_sample=False,
-                max_new_tokens=most, length_penalty=0.0, early_stopping=how.beam > 1,
+                max_new_tokens=max(limits), length_penalty=0.0, early_stopping=how.beam > 1,
             ).tolist()  # fmt: skip
         return [row[1 : row.index(EOS)] if EOS in row else row[1:] for row in rows]
 

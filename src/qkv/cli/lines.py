@@ -21,24 +21,21 @@ def is_path(text: tuple[str, ...]) -> bool:
 
 
 def input_chunks(text: tuple[str, ...], done: str, asked: str) -> Iterator[list[str]]:
-    """Some of the lines at a time; each at once where a person types them."""
-    return chunks(input_lines(text, done, asked), 1 if not text and sys.stdin.isatty() else CHUNK)
-
-
-def input_lines(text: tuple[str, ...], done: str, asked: str) -> Iterator[str]:
-    """The texts that are given, or the lines of the one file that is named, or those of standard input."""
+    """The texts that are given, or the lines of the one file that is named, or those of standard input: some at a time,
+    and each at once where a person types them."""
     from qkv.text.lines import read_lines
 
     if is_path(text):
-        return read_lines(Path(text[0]))
+        return chunks(read_lines(Path(text[0])))
     for one in text:
         if Path(one).suffix and not re.search(r"\s", one):  # a file's name, by the look of it
             print(f"{one!r} was not read as a file, it is {done} as text", file=sys.stderr)
     if text:
-        return iter(text)
-    if sys.stdin.isatty():
+        return chunks(text)
+    is_typed = sys.stdin.isatty()
+    if is_typed:
         print(f"type {asked} and Enter; Ctrl-D ends", file=sys.stderr)
-    return standard_input()
+    return chunks(standard_input(), 1 if is_typed else CHUNK)
 
 
 def standard_input() -> Iterator[str]:

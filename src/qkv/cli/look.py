@@ -1,16 +1,17 @@
-"""qkv look and qkv explain: what attention did with one sentence, as a page, a picture, an animation or numbers."""
+"""qkv look, explain, why and picture: what attention did with one sentence, and what the lecture notes say of it."""
 
 import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from qkv.cli.app import OUTPUT, Beam, Device, Flag, Model, out, print_json
-from qkv.errors import InputError
+from qkv.cli.app import OUTPUT, Beam, Device, Flag, Model, Output, out, print_json, print_table
+from qkv.errors import InputError, nearest
 from qkv.files import write_text
 
 if TYPE_CHECKING:
     from qkv.decoding import Translator
     from qkv.look.sentence import Look
+    from qkv.why import Claim, Measured
 
 Kind = Literal["memory", "encoder", "decoder"]
 EXAMPLE = "I am good"
@@ -107,7 +108,7 @@ def chosen(translator: "Translator", seen: "Look", kind: Kind, layer: int | None
 def explain(
     text: str = EXAMPLE, *, model: Path | None = None,
     stack: Literal["encoder", "decoder"] = "encoder", layer: int = 1, head: int = 1,
-    unscaled: Flag = False, causal: Flag = False, json: Flag = False, output: Annotated[Path | None, OUTPUT] = None,
+    unscaled: Flag = False, causal: Flag = False, json: Flag = False, output: Output = None,
 ) -> None:  # fmt: skip
     """Show how attention is computed: embeddings, q, k, v, scores, softmax, values, heads, residual, feed-forward.
 
@@ -149,3 +150,84 @@ def explain(
         for step in steps:
             out.print(page.as_table(step))
             out.print()
+
+
+# -- the lecture notes -----------------------------------------------------------------------------------------------
+
+
+def why(name: str = "", *, output: Output = None, json: Flag = False) -> int:
+    """Why it is built so: measure a claim of the lecture notes; without a name, list them all.
+
+    Each takes less than a minute, and the exit code is 1 if an effect has the wrong sign.
+
+    For example:
+      qkv why
+      qkv why scale -o scale.png
+      qkv why N11 --json
+
+    Args:
+      output: Save the picture here, .png or .svg.
+    """
+    from qkv.look.picture import check_suffix
+    from qkv.why import CLAIMS, find
+
+    if not name:
+        claims = [{"number": c.number, "name": c.name, "claim": c.words} for c in CLAIMS]
+        print_json(claims) if json else print_table(list(claim.values()) for claim in claims)
+        return 0
+    claim = find(name)
+    if output is not None:
+        check_suffix(output)
+    measured = claim.run()
+    if output is not None:
+        if measured.picture is None:
+            raise InputError(f"{claim.name} has no picture; leave out -o, its numbers say it all")
+        measured.picture(output)
+    if json:
+        print_json({"number": claim.number, "name": claim.name, "claim": claim.words, **measured.to_tree()})
+    else:
+        show(claim, measured)
+    return 0 if measured.holds else 1
+
+
+def show(claim: "Claim", measured: "Measured") -> None:
+    print(f"{claim.number} {claim.name}: {claim.words}\n")
+    numbers = [i for i, cell in enumerate(measured.rows[0]) if not isinstance(cell, str)]
+    print_table(measured.shown(), measured.columns, numbers)
+    print(f"\n{measured.verdict}: {measured.why}")
+    if not measured.holds:
+        print("This time the numbers do not show it: the effect has the wrong sign.")
+
+
+def picture(name: str = "", *, output: Output = None, model: Path | None = None, text: str = "") -> None:
+    """Draw a picture of the lecture notes from real numbers; without a name, list them all.
+
+    The numbers drawn are written beside it, in a .json of the same name.
+
+    For example:
+      qkv picture
+      qkv picture positions -o positions.svg
+      qkv picture heads --model model --text "A dog ate"
+      qkv picture decoding --model model -o decoding.gif
+
+    Args:
+      name: Which picture.
+      output: The file to write: .png or .svg, for an animation .gif; its name and .png or .gif if none is given.
+      model: A model folder, for pictures of a trained model.
+      text: The sentence that such a picture shows, in place of its own.
+    """
+    from qkv.look.fonts import require_matplotlib
+    from qkv.look.gallery import ANIMATIONS, Given, check_ending
+    from qkv.opening import load_translator
+    from qkv.why.pictures import PICTURES
+
+    if not name:
+        return print_table((one, (draw.__doc__ or "").split("\n")[0]) for one, draw in PICTURES.items())
+    if name not in PICTURES:
+        raise InputError(f"there is no picture {name!r}; {nearest(name, PICTURES)}")
+    path = output or Path(f"{name}.{'gif' if name in ANIMATIONS else 'png'}")
+    check_ending(path, is_animation=name in ANIMATIONS)
+    require_matplotlib()
+    translator = load_translator(model) if model else None
+    given = Given(translator, text, spell=path.suffix.lower() != ".svg")
+    print(PICTURES[name](given).save(path))

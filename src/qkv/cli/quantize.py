@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from cyclopts import Parameter
 
-from qkv.cli.app import Json, Model, out, print_json, read_pairs_for
+from qkv.cli.app import Json, Model, print_json, read_pairs_for
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,16 +24,10 @@ CALIBRATED = 256  # sentences that give the ranges
 AGREE = 0.8  # the share of tokens that must stay as they are
 Pairs = list[tuple[str, str]]
 Figures = dict[str, float]
+Corpora = Annotated[Sequence[Path], Parameter(consume_multiple=True)]
 
 
-def quantize_(
-    model: Model,
-    *,
-    valid: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006 (never changed)
-    beam: int = 5,
-    bound: float = 0.5,
-    json: Json = False,
-) -> None:
+def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float = 0.5, json: Json = False) -> None:
     """Make a model's 8-bit form, compare it with the model on validation text, and keep it in the model folder.
 
     It is refused if BLEU falls by more than --bound, or if fewer than 80 % of the tokens stay as they are.
@@ -74,14 +68,14 @@ def quantize_(
     if json:
         return print_json(figures)
     print_figures(figures, engines)
-    out.print(f"{figures['agreement']:.1%} of the tokens are the same; wrote {model / FILE}, use it with --engine int8")
+    print(f"{figures['agreement']:.1%} of the tokens are the same; wrote {model / FILE}, use it with --engine int8")
 
 
 def shortlist_(
     model: Model,
     *,
-    train: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006 (never changed)
-    valid: Annotated[list[Path], Parameter(consume_multiple=True)] = [],  # noqa: B006
+    train: Corpora = (),
+    valid: Corpora = (),
     frequent: int = 600,
     each: int = 50,
     beam: int = 5,
@@ -136,12 +130,12 @@ def shortlist_(
         return print_json(figures)
     print_figures(figures, engines)
     words, covered = figures["words"], figures["covered"]
-    out.print(f"a sentence may use {words:.0f} of {len(tokenizer)} words, {covered:.1%} of its reference among them")
-    out.print(f"BLEU falls by {fall:.2f} at most")
-    out.print(f"wrote {model / FILE}, use it with --engine lean{WITH}" + f" or int8{WITH}" * ("int8" in kinds))
+    print(f"a sentence may use {words:.0f} of {len(tokenizer)} words, {covered:.1%} of its reference among them")
+    print(f"BLEU falls by {fall:.2f} at most")
+    print(f"wrote {model / FILE}, use it with --engine lean{WITH}" + f" or int8{WITH}" * ("int8" in kinds))
 
 
-def pairs_to_compare(translator: "Translator", model: Path, files: list[Path]) -> Pairs:
+def pairs_to_compare(translator: "Translator", model: Path, files: Sequence[Path]) -> Pairs:
     """Of the files, or the validation set of the training run if there are none."""
     from qkv.tasks.translation import validation_pairs
 
@@ -177,11 +171,11 @@ def print_figures(figures: Figures, engines: "Mapping[str, Engine]") -> None:
     width, sentences = max(map(len, engines)) + 1, figures["sentences"]
     for name in engines:
         bleu, chrf, seconds = (figures[f"{name}_{what}"] for what in ("bleu", "chrf", "seconds"))
-        out.print(f"{name:<{width}} BLEU {bleu:.2f}   chrF {chrf:.2f}   {seconds:.1f} s for {sentences} sentences")
+        print(f"{name:<{width}} BLEU {bleu:.2f}   chrF {chrf:.2f}   {seconds:.1f} s for {sentences} sentences")
 
 
 @contextmanager
-def training_data(translator: "Translator", model: Path, files: list[Path]) -> "Iterator[RowsOnDisk]":
+def training_data(translator: "Translator", model: Path, files: Sequence[Path]) -> "Iterator[RowsOnDisk]":
     from qkv.data import RowsOnDisk, write_rows
     from qkv.folder import RunFolder
     from qkv.tasks.translation import PairsConfig, Translate
@@ -204,11 +198,6 @@ def sizes(made: "Shortlist", sources: list[list[int]], targets: list[list[int]])
     """The mean number of words that a sentence may use, and the share of the references' words that are among them."""
     from qkv.decoding import padded
 
-    words, hits, total = 0, 0, 0
-    for source, target in zip(sources, targets, strict=True):
-        ids, _ = made.of(padded([source]))
-        words += len(ids)
-        known = set(ids.tolist())
-        hits += sum(word in known for word in target)
-        total += len(target)
-    return {"words": words / len(sources), "covered": hits / max(1, total)}
+    allowed = [set(made.of(padded([source]))[0].tolist()) for source in sources]
+    hits = [word in known for known, target in zip(allowed, targets, strict=True) for word in target]
+    return {"words": sum(map(len, allowed)) / len(sources), "covered": sum(hits) / max(1, len(hits))}

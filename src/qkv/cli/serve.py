@@ -2,15 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
 
-from qkv.cli.app import PLAIN, Device, Engine, Files
+from qkv.cli.app import Device, Engine, Files, Several
 from qkv.errors import InputError
 
 
 def serve(
     *, model: Files = None, host: str = "127.0.0.1", port: int = 5000, api_key: str | None = None,
-    glossary: Path | None = None, suggestions: Path | None = None, protect: Annotated[list[str] | None, PLAIN] = None,
+    glossary: Path | None = None, suggestions: Path | None = None, protect: Several = None,
     characters: int = 20_000, items: int = 100, queue: int = 1024, requests: int = 128, per_minute: int = 0,
     seconds: int = 60, file_bytes: int = 2_097_152, device: Device = "cpu", engine: Engine = "lean",
 ) -> None:  # fmt: skip
@@ -52,15 +51,13 @@ def serve(
         characters=characters, items=items, queue=queue, requests=requests, per_minute=per_minute, seconds=seconds,
         file_bytes=file_bytes,
     )  # fmt: skip
-    serving.serve(
-        serving.Service(
-            models := serving.Models.load(model or [Path("model")], device, engine, own_process=True),
-            limits=limits,
-            key=os.environ.get("QKV_API_KEY", "") if api_key is None else api_key,
-            glossaries=serving.read_glossaries(glossary, models) if glossary else {},
-            suggestions=serving.Suggestions(suggestions) if suggestions else None,
-            protect=kept,
-        ),
-        host,
-        port,
+    models = serving.Models.load(model or [Path("model")], device, engine, own_process=True)
+    service = serving.Service(
+        models,
+        limits=limits,
+        key=os.environ.get("QKV_API_KEY", "") if api_key is None else api_key,
+        glossaries=serving.read_glossaries(glossary, models) if glossary else {},
+        suggestions=serving.Suggestions(suggestions) if suggestions else None,
+        protect=kept,
     )
+    serving.serve(service, host, port)

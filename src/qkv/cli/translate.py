@@ -10,20 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from cyclopts import Parameter
 
-from qkv.cli.app import (
-    OUTPUT,
-    PLAIN,
-    Beam,
-    Device,
-    Engine,
-    Flag,
-    Json,
-    Model,
-    WholeLines,
-    out,
-    print_json,
-    read_pairs_for,
-)
+from qkv.cli.app import Beam, Device, Engine, Flag, Json, Model, Output, Several, WholeLines, print_json, read_pairs_for
 from qkv.cli.lines import chunks, input_chunks
 from qkv.errors import InputError
 from qkv.files import replacing
@@ -35,8 +22,8 @@ if TYPE_CHECKING:
 def translate(
     *text: str, model: Model = Path("model"), beam: Beam = 5, n_best: int = 1, alpha: float = 1.0,
     sample: Flag = False, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0,
-    scores: Flag = False, json: Flag = False, output: Annotated[Path | None, OUTPUT] = None,
-    kind: Annotated[str | None, Parameter(name="--format")] = None, protect: Annotated[list[str] | None, PLAIN] = None,
+    scores: Flag = False, json: Flag = False, output: Output = None,
+    kind: Annotated[str | None, Parameter(name="--format")] = None, protect: Several = None,
     whole_lines: WholeLines = False, device: Device = "cpu", engine: Engine = "lean",
 ) -> None:  # fmt: skip
     """Translate text, lines or whole documents: one line out for each line in, and a file of the same format.
@@ -175,8 +162,8 @@ def score(
         return print_json(dataclasses.asdict(result))
     low, high = result.bleu_interval or (0, 0)
     interval = f" (95 % between {low:.2f} and {high:.2f})" if result.bleu_interval else ""
-    out.print(f"BLEU {result.bleu:.2f}{interval}   {result.bleu_signature}")
-    out.print(f"chrF {result.chrf:.2f}   {result.chrf_signature}")
+    print(f"BLEU {result.bleu:.2f}{interval}   {result.bleu_signature}")
+    print(f"chrF {result.chrf:.2f}   {result.chrf_signature}")
 
 
 def align(

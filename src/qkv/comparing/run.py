@@ -1,23 +1,32 @@
 """A whole comparison: what `qkv compare` and `qkv.comparing.compare` do."""
 
 import json
+import os
+import signal
+import time
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from rich.progress import BarColumn
 
 from qkv.comparing import plan
 from qkv.comparing.shared import Shared, Spec
 from qkv.comparing.table import Entry, Table
-from qkv.comparing.workers import Workers
+from qkv.comparing.workers import Worker
 from qkv.config import Tree, merge
 from qkv.decoding import Search
 from qkv.errors import InputError
 from qkv.evaluation import FIGURES
 from qkv.files import alone, write_json, write_text
 from qkv.look.charts import draw_points, draw_trade
-from qkv.training.display import Display
+from qkv.training.display import Display, duration
 from qkv.training.run import check_out
 from qkv.training.settings import task_of
+
+LOOK = 0.1  # seconds between looks at the processes
+STOP = signal.SIGINT if os.name == "posix" else signal.SIGTERM
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,7 @@ def compare(
         specs = {row.name: [shared.spec(row, seed, search) for seed in range(seeds)] for row in rows}
         entries = [Entry(row, left_out=plan.laid_over(base, row)[1]) for row in different(rows, specs, display)]
         table = Table(Path(recipe).stem, task, search, entries, impossible)
-        return Runs(out, table, specs, display).go(jobs)
+        return Runs(out, table, specs, jobs, display).go()
 
 
 def budget(steps: int | None, epochs: float | None, minutes: float | None) -> Tree:
@@ -97,27 +106,60 @@ def read(path: Path) -> Tree:
 
 
 class Runs:
-    """The runs that are still to be done, in their order, and the table, which is written anew after each."""
+    """The runs that are still to be done, `jobs` at a time, and the table, which is written anew after each."""
 
-    def __init__(self, out: Path, table: Table, specs: dict[str, list[Spec]], display: Display) -> None:
-        self.out, self.table, self.display, self.place = out, table, display, out / "runs"
+    def __init__(self, out: Path, table: Table, specs: dict[str, list[Spec]], jobs: int, display: Display) -> None:
+        self.out, self.table, self.jobs, self.display, self.place = out, table, jobs, display, out / "runs"
         self.entries = {entry.row.name: entry for entry in table.entries}
         # The first seed of every row comes before the second of any, so that there is soon a table to look at.
         of_rows = [specs[name] for name in self.entries]
-        self.todo = [spec for several in zip(*of_rows, strict=True) for spec in several if not self.finished(spec)]
+        self.todo = deque(spec for several in zip(*of_rows, strict=True) for spec in several if not self.finished(spec))
+        self.running: list[Worker] = []
+        self.total, self.done, self.began = len(self.todo), 0, time.monotonic()
 
-    def go(self, jobs: int) -> Comparison:
+    def go(self) -> Comparison:
         self.display.say(self.count())
         self.write()
-        workers = Workers(self.place, self.todo, jobs, self.display)
         try:
-            workers.go(self.ended)
+            self.work()
         except KeyboardInterrupt:
             self.display.say(f"stopped, all saved; {self.count()}. The same command goes on from here")
             return Comparison(self.out, self.table, interrupted=True)
-        if problem := self.draw():
-            self.display.say(f"no picture: {problem}")
+        try:
+            self.draw()
+        except InputError as error:
+            self.display.say(f"no picture: {error}")
         return Comparison(self.out, self.table)
+
+    def work(self) -> None:
+        """Run all, each on one thread if there are several at a time; Ctrl-C lets those that run save themselves."""
+        columns = (BarColumn(24), "{task.completed} of {task.total} runs", "{task.description}")
+        with self.display.bar(*columns, total=self.total) as update:
+            try:
+                while self.todo or self.running:
+                    while self.todo and len(self.running) < self.jobs:
+                        spec = replace(self.todo.popleft(), threads=1 if self.jobs > 1 else 0)
+                        self.running.append(Worker.start(spec, self.place / spec.folder))
+                    time.sleep(LOOK)
+                    for worker in [worker for worker in self.running if worker.process.poll() is not None]:
+                        self.running.remove(worker)
+                        self.done += 1
+                        self.ended(worker.spec, worker.failure())
+                    if update:
+                        update(completed=self.done, description=self.line())
+            finally:
+                self.stop()
+
+    def stop(self) -> None:
+        """Let what runs save itself and end; a second Ctrl-C does not wait for it."""
+        try:
+            for worker in self.running:
+                worker.process.send_signal(STOP)
+            for worker in self.running:
+                worker.process.wait()
+        except KeyboardInterrupt:
+            for worker in self.running:
+                worker.process.kill()
 
     def finished(self, spec: Spec) -> bool:
         """Is the result of this very spec there? Then it is taken; a folder of another one is refused."""
@@ -145,6 +187,18 @@ class Runs:
         self.display.say(f"{spec.row}, seed {spec.seed}: {said}")
         self.write()
 
+    # -- telling -------------------------------------------------------------------------------------------------
+
+    def line(self) -> str:
+        """Which runs are at hand and how far they are; how long it takes if what remains goes as what was done."""
+        now = ", ".join(f"{w.spec.row} (seed {w.spec.seed}): {w.fraction:.0%}" for w in self.running)
+        begun = sum(worker.began_at for worker in self.running)
+        made = self.done + sum(worker.fraction for worker in self.running) - begun
+        if made <= 0.02:
+            return now
+        left = (time.monotonic() - self.began) * (self.total - begun - made) / made
+        return f"{now}; about {duration(left)} left"
+
     def count(self) -> str:
         done = sum(len(entry.results) for entry in self.table.entries)
         failed = sum(len(entry.failed) for entry in self.table.entries)
@@ -155,8 +209,7 @@ class Runs:
         write_text(self.out / "table.md", self.table.markdown())
         write_json(self.out / "table.json", self.table.tree())
 
-    def draw(self) -> str:
-        """Draw the table; returns why not, if it cannot."""
+    def draw(self) -> None:
         entries = [entry for entry in self.table.sorted() if entry.results]
         names = [entry.row.name for entry in entries]
         panels = {}
@@ -164,11 +217,7 @@ class Runs:
             figure = FIGURES[name]
             title = figure.title + (f" ({figure.after.strip()})" if figure.after else "")
             panels[title] = [[value / figure.unit for value in entry.values(name)] for entry in entries]
-        try:
-            draw_points(names, panels, self.out / "table.png")
-            if {"bleu", "decoding_speed"} <= set(self.table.figures()):
-                speed, score = FIGURES["decoding_speed"].title, FIGURES["bleu"].title
-                draw_trade(names, {speed: panels[speed]}, {score: panels[score]}, self.out / "speed.png")
-        except InputError as error:
-            return str(error)
-        return ""
+        draw_points(names, panels, self.out / "table.png")
+        if {"bleu", "decoding_speed"} <= set(self.table.figures()):
+            speed, score = FIGURES["decoding_speed"].title, FIGURES["bleu"].title
+            draw_trade(names, {speed: panels[speed]}, {score: panels[score]}, self.out / "speed.png")

@@ -12,8 +12,8 @@ from qkv.decoding.translator import longest_targets
 from qkv.models import Model
 from qkv.text.tokenizer import EOS
 
-# (sources, how to search) -> the tokens of the best hypothesis of each
-Decode = Callable[[list[list[int]], Search], list[list[int]]]
+# (sources, the most tokens of each translation, how to search) -> the tokens of the best hypothesis of each
+Decode = Callable[[list[list[int]], list[int], Search], list[list[int]]]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def agreement(model: Model, sources: list[list[int]], theirs: Decode, how: Searc
     limits = longest_targets(sources, model.config.max_length)
     ours = [some[0] for some in Plain(model).decode(sources, limits, how)]
     whole = [i for i, hypothesis in enumerate(ours) if hypothesis.ended]
-    found = theirs([sources[i] for i in whole], how) if whole else []
+    found = theirs([sources[i] for i in whole], [limits[i] for i in whole], how) if whole else []
     pairs = [(sources[i], ours[i], tokens) for i, tokens in zip(whole, found, strict=True)]
     gaps = [gap(model, source, own, other, how) for source, own, other in pairs if own.tokens != other]
     return Agreement(how, len(whole), gaps)

@@ -88,7 +88,7 @@ async def translate(asked: Visit) -> View:
         asked.service.metrics.characters.labels(served.name).inc(len(text))
         if not looks:
             return translated(asked, served, text, how)
-        found = asked.alone(lambda: view.view(served.translator, text, wanted, **how))
+        found = asked.translator(served).alone(lambda: view.view(served.translator, text, wanted, **how))
         found["remarks"] += unglossed(asked, served, text)
         found["model"] = about(served)
         return {key: value for key, value in found.items() if key not in left_out}
@@ -125,8 +125,8 @@ def served_at(asked: Visit) -> Served:
 
 
 def positions(asked: Visit) -> View:
-    translator = served_at(asked).translator
-    return asked.alone(lambda: view.positions_view(translator))
+    served = served_at(asked)
+    return asked.translator(served).alone(lambda: view.positions_view(served.translator))
 
 
 async def architecture(asked: Visit) -> View:
@@ -142,7 +142,7 @@ def explain(asked: Visit) -> View:
     text, models = bounded(asked, field(asked, "q")), asked.service.models
     served = models.served[0] if wish.model is None else models.named(wish.model)
     which = wish.stack, wish.layer, wish.head
-    return asked.alone(lambda: view.explain_view(served.translator, text, *which))
+    return asked.translator(served).alone(lambda: view.explain_view(served.translator, text, *which))
 
 
 ROUTES = [

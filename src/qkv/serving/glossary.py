@@ -106,7 +106,7 @@ class Glossed(Queued):
         wanting = {i: missing for i, terms in met.items() if (missing := absent(terms, found[i].text))}
         if wanting:
             own = self.translator
-            new = self.run(lambda: [replace_aligned(own, lines[i], found[i].text, m) for i, m in wanting.items()])
+            new = self.alone(lambda: [replace_aligned(own, lines[i], found[i].text, m) for i, m in wanting.items()])
             for i, text in zip(wanting, new, strict=True):
                 first, *rest = found[i].alternatives
                 found[i] = replace(found[i], text=text, alternatives=[Scored(text, first.score), *rest])

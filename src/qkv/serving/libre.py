@@ -11,7 +11,7 @@ from starlette.responses import Response
 from qkv.decoding import Search
 from qkv.documents import FORMATS, translate_file, translate_html, translate_text
 from qkv.documents.format import Languages
-from qkv.serving.languages import UNKNOWN, detect, find, is_emoji, name_of
+from qkv.serving.languages import UNKNOWN, detect, is_emoji, name_of
 from qkv.serving.limits import Refusal
 from qkv.serving.models import Served
 from qkv.serving.service import Endpoint, Visit
@@ -104,9 +104,9 @@ def found_languages(asked: Visit, source: str, texts: list[str]) -> list[dict[st
 def model_for(asked: Visit, language: dict[str, Any], target: str) -> Served | None:
     """None where the text is to come back as it is. What nobody can tell is for the first model of that target."""
     models, target = asked.service.models, asked.service.models.code(target)
-    code = find(language["language"], models.codes) if language.get("confidence", 100) else None
-    first = next((one.source for one in models.served if one.target == target), models.sources[0])
-    return models.pair(code or first, target)
+    if language.get("confidence", 100):
+        return models.pair(language["language"], target)
+    return models.pair(next((one for one in models.served if one.target == target), models.served[0]).source, target)
 
 
 def translate(asked: Visit) -> dict[str, Any]:
@@ -195,8 +195,8 @@ def send_file(asked: Visit) -> dict[str, Any]:
         raise Refusal(400, "Invalid request: missing file parameter")
     name = PurePath((upload.filename or "").replace("\\", "/")).name
     source, target = field(asked, "source"), field(asked, "target")
-    suffix = next((end for end in sorted(FORMATS, key=len, reverse=True) if name.lower().endswith(end)), None)
-    if suffix is None:
+    suffix = PurePath(name).suffix.lower()
+    if suffix not in FORMATS:
         raise Refusal(400, f"Invalid request: file format not supported; send one of {', '.join(sorted(FORMATS))}")
     data, limits, uploads = upload.file.read(), asked.service.limits, asked.service.uploads
     if len(data) > limits.file_bytes:

@@ -35,8 +35,7 @@ class Models:
 
     def __init__(self, served: Sequence[Served]) -> None:
         self.served = list(served)
-        self.sources = list(dict.fromkeys(one.source for one in served))
-        self.codes = list(dict.fromkeys([*self.sources, *(one.target for one in served)]))
+        self.codes = list(dict.fromkeys([*(one.source for one in served), *(one.target for one in served)]))
 
     @classmethod
     def load(
@@ -72,7 +71,6 @@ class Models:
 
     def pair(self, source: str, target: str) -> Served | None:
         """The model from one code to another, or None where both are the same language and none translates it."""
-        source, target = self.code(source), self.code(target)
         for one in self.served:
             if (one.source, one.target) == (source, target):
                 return one

@@ -2,13 +2,12 @@
 
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError
-from concurrent.futures import TimeoutError as TooLate
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from qkv.config import check_keys
 from qkv.decoding import Search, Translated, Translator
@@ -18,6 +17,7 @@ from qkv.folder import About
 from qkv.serving.limits import Limits, Refusal, share_of
 from qkv.serving.metrics import Metrics
 
+T = TypeVar("T")
 TOKENS = 1024  # of one turn: what comes meanwhile waits for about a second on one core
 WAIT = 0.005  # seconds in which others may join a turn that is not full
 GONE = 499  # nginx's status for a client that hung up: nobody reads it but the metrics
@@ -71,10 +71,8 @@ class Queue:
                 raise Refusal(GONE, "the client hung up")
             if self.closed:
                 raise Refusal(503, "the server is stopping; try again in a minute", 60)
-            waits: Counter[str] = Counter()
-            for other in self.jobs:
-                waits[other.client] += other.waiting
-            own, total = waits[job.client], waits.total()
+            total = sum(other.waiting for other in self.jobs)
+            own = sum(other.waiting for other in self.jobs if other.client == job.client)
             if own + job.waiting > share_of(self.limits.queue):
                 raise Refusal(429, f"Slowdown: {own} of your sentences are waiting; send fewer at once", 2)
             if total + job.waiting > self.limits.queue:
@@ -88,7 +86,7 @@ class Queue:
         self.put(job)
         try:
             return job.answer.result(timeout=max(deadline - time.monotonic(), 0))
-        except TooLate:
+        except TimeoutError:
             job.answer.cancel()
             late = "the answer took longer than the server allows; send less at once, or later"
             raise Refusal(503, late, 5) from None
@@ -131,26 +129,24 @@ class Queue:
         """The sentences of the next turn, by job; jobs with something left go to the end of the queue."""
         like = (job for job in self.jobs if isinstance(job, Job) and job.waiting)
         round_of = deque(job for job in like if job.translator is first.translator and job.how == first.how)
-        counts: Counter[Job] = Counter()
+        turn: dict[Job, list[str]] = {}
         tokens = 0
         while round_of and tokens < TOKENS:
             job = round_of.popleft()
+            text = job.texts[job.taken]
             try:
-                tokens += len(job.translator.tokenizer.encode(job.texts[job.taken + counts[job]])) + 1
+                tokens += len(job.translator.tokenizer.encode(text)) + 1
             except Exception as error:  # of this job alone: the thread goes on for the others
                 fail(job.answer, error)
-                counts.pop(job, None)
+                turn.pop(job, None)
                 continue
-            counts[job] += 1
-            if counts[job] < job.waiting:
+            turn.setdefault(job, []).append(text)
+            job.taken += 1
+            if job.waiting:
                 round_of.append(job)
-        turn = [(job, job.texts[job.taken : job.taken + count]) for job, count in counts.items()]
-        for job, some in turn:
-            job.taken += len(some)
-        ended = {job for job in self.jobs if not job.waiting}
-        self.jobs = deque(job for job in self.jobs if job not in ended and job not in counts)
-        self.jobs.extend(job for job in counts if job not in ended)
-        return turn
+        others = [job for job in self.jobs if job not in turn]
+        self.jobs = deque(job for job in [*others, *turn] if job.waiting)
+        return list(turn.items())
 
 
 def translate(turn: list[tuple[Job, list[str]]], metrics: Metrics) -> None:
@@ -223,11 +219,10 @@ class Queued:
             found += self.queue.run(job, self.deadline)
         return found
 
-    def run(self, function: Callable[[], Any]) -> Any:
+    def alone(self, function: Callable[[], T]) -> T:
         """The result of a function that has the models for itself."""
-        return self.queue.run(Call(function, self.client, self.gone), self.deadline)
+        return cast(T, self.queue.run(Call(function, self.client, self.gone), self.deadline))
 
     def align(self, pairs: list[tuple[str, str]]) -> list[Links]:
         """The links between the words of each pair (source, target)."""
-        links: list[Links] = self.run(lambda: align(self.translator, pairs))
-        return links
+        return self.alone(lambda: align(self.translator, pairs))

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -19,11 +19,10 @@ from qkv.serving.glossary import Glossary, Glossed
 from qkv.serving.limits import Limits, Refusal, share_of
 from qkv.serving.metrics import Metrics
 from qkv.serving.models import Models, Served
-from qkv.serving.queue import Call, Queue
+from qkv.serving.queue import Queue
 from qkv.serving.suggestions import Suggestions
 from qkv.serving.uploads import Uploads
 
-T = TypeVar("T")
 COOKIE = "qkv_key"
 ABOUT_PAGE = "A file of the page."
 
@@ -113,11 +112,6 @@ class Visit:
         deadline = self.started + (seconds or self.service.limits.seconds)
         glossary = self.service.glossaries.get(served.name)
         return Glossed(served.translator, self.service.queue, self.client, deadline, self.gone, glossary)
-
-    def alone(self, function: Callable[[], T]) -> T:
-        """The function's result, with the models to itself."""
-        deadline = self.started + self.service.limits.seconds
-        return cast(T, self.service.queue.run(Call(function, self.client, self.gone), deadline))
 
     async def watch(self) -> None:
         """Ends when the client hangs up; all of the body has been read, so that nothing else can come."""

@@ -40,14 +40,12 @@ class Uploads:
     def new(self, data: bytes, suffix: str, client: str) -> Iterator[tuple[Path, Path]]:
         """A path with the data and one for the result; both are gone afterwards, unless the result was kept."""
         self.begin(client)
-        place = self.folder / uuid.uuid4().hex
         try:
-            place.mkdir()
-            source = place / f"source{suffix}"
-            source.write_bytes(data)
-            yield source, place / f"target{suffix}"
+            with tempfile.TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True) as place:
+                source = Path(place, f"source{suffix}")
+                source.write_bytes(data)
+                yield source, Path(place, f"target{suffix}")
         finally:
-            shutil.rmtree(place, ignore_errors=True)
             with self.lock:
                 self.begun -= Counter([client])  # whose 0 is forgotten
 
