@@ -20,7 +20,7 @@ from qkv.tasks import TASKS, Corpus, Task
 from qkv.tasks.corpus import Part, learn_tokenizer
 from qkv.training import checkpoint, going_on, prepare
 from qkv.training.display import Display
-from qkv.training.groups import freeze
+from qkv.training.optimizers import freeze
 from qkv.training.settings import Settings, asked_for, check, modern, named_objective, paths, task_for, task_of
 from qkv.training.telling import Teller
 from qkv.training.trainer import Hooks, Trainer
