@@ -5,9 +5,8 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from rich.progress import BarColumn
@@ -29,7 +28,7 @@ SLOW = 15.0  # seconds between lines where no live line can be shown (a file, a 
 
 
 class Log:
-    """training/log.jsonl; training steps are summed up, everything else is a line of its own."""
+    """training/log.jsonl, and TensorBoard's if it is installed: steps are summed up, all else is a line of its own."""
 
     def __init__(self, folder: RunFolder, from_step: int) -> None:
         self.path, self.picture = folder.log, folder.curves
@@ -40,7 +39,11 @@ class Log:
             for line in kept:
                 self.remember(json.loads(line))
         self.file = self.path.open("a", encoding="utf-8")
-        self.board = tensorboard(folder.place)
+        self.board: Any = None
+        with suppress(ImportError):
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.board = SummaryWriter(str(folder.place / "tensorboard"))
         self.waiting: list[dict[str, Any]] = []
         self.since = self.drawn = time.monotonic()
 
@@ -79,13 +82,12 @@ class Log:
 
     def draw(self, at_least: float = 0.0) -> str:
         """Draw the curves if the last picture is older than that many seconds; returns why not, if it cannot."""
-        if time.monotonic() - self.drawn < at_least:
-            return ""
-        self.drawn = time.monotonic()
-        try:
-            draw_curves(self.path, self.picture)
-        except InputError as error:
-            return str(error)
+        if time.monotonic() - self.drawn >= at_least:
+            self.drawn = time.monotonic()
+            try:
+                draw_curves(self.path, self.picture)
+            except InputError as error:
+                return str(error)
         return ""
 
     def close(self) -> None:
@@ -100,14 +102,6 @@ def step_of(line: str) -> float:
         return float(json.loads(line).get("step", 0))
     except (ValueError, AttributeError):
         return float("inf")  # half a line: the run was killed while it wrote
-
-
-def tensorboard(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder / "tensorboard"))
 
 
 class Teller:
