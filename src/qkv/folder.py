@@ -203,20 +203,19 @@ def start_from(model: nn.Module, start: Loaded, where: str, anew: tuple[str, ...
     taken, new = list[str](), list[str]()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            given = theirs.get(bare(name))
-            if given is None or name.startswith(anew):
+            if bare(name) not in theirs or name.startswith(anew):
                 new.append(name)
                 continue
-            rows = len(given) if given.dim() else 0
-            if parameter.shape[1:] != given.shape[1:] or (parameter.dim() and len(parameter) < rows):
+            own, given = torch.atleast_1d(parameter, theirs[bare(name)])  # the baseline of a hard attention is a number
+            if own.shape[1:] != given.shape[1:] or len(own) < len(given):
                 raise InputError(
                     f"{where}: its {name} has the shape {tuple(given.shape)}, and here it would be "
-                    f"{tuple(parameter.shape)}; start with the sizes of that model, or leave --start out"
+                    f"{tuple(own.shape)}; start with the sizes of that model, or leave --start out"
                 )
-            parameter[:rows] = given.to(parameter) if parameter.dim() else given
+            own[: len(given)] = given
             taken.append(name)
-            if parameter.dim() and len(parameter) > rows:
-                new.append(f"{len(parameter) - rows} rows of {name}")
+            if len(own) > len(given):
+                new.append(f"{len(own) - len(given)} rows of {name}")
     if not taken:
         raise InputError(f"{where} holds nothing that this model could begin with; start from a model of the same kind")
     return taken, new

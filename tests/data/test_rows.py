@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.data import Row, RowsInMemory, RowsOnDisk, RunningText, Written, each_row, write_rows
-from qkv.data.drafts import PENDING
+from qkv.data.rows import PENDING
 from qkv.errors import InputError
 
 OWNER = "0" * 64  # the fingerprint of some tokenizer
@@ -130,7 +130,7 @@ def test_a_number_that_no_row_holds_is_told_and_leaves_nothing(tmp_path: Path) -
 
 def test_more_than_waits_in_memory_is_written_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert PENDING > 2**20
-    monkeypatch.setattr("qkv.data.drafts.PENDING", 500)
+    monkeypatch.setattr("qkv.data.rows.PENDING", 500)
     rows = some_rows(300, columns=3)
     write(tmp_path / "rows", rows, in_order=True)
     assert list(each_row(opened(tmp_path / "rows"))) == rows

@@ -9,7 +9,7 @@ from torch import Tensor
 from qkv.errors import InputError
 from qkv.models.head_finder import HeadFinder, HeadFinderConfig
 from qkv.objectives import Asked
-from qkv.objectives.heads import Heads
+from qkv.objectives.answers import Heads
 from qkv.positions import POSITIONS, pad_trees
 
 V = 40

@@ -11,7 +11,7 @@ from transformers import GPT2ForSequenceClassification
 from kit import along, close, padded, stirred, tiny_model, tokenizer
 from qkv import folder
 from qkv.convert.families import gpt2 as family
-from qkv.models import GPT2, MODELS, Backbone, Headed, Transformer, TransformerConfig
+from qkv.models import GPT2, MODELS, Backbone, Headed, Model, Transformer, TransformerConfig
 from qkv.text.tokenizer import PAD
 
 TOKENIZER = tokenizer("a b c d", size=266)
@@ -107,3 +107,13 @@ def test_a_head_on_a_translators_encoder_begins_with_its_weights(ids: Tensor) ->
     assert new == ["head.output.weight", "head.output.bias"]
     assert len(taken) + len(new) == len(list(headed.named_parameters()))
     torch.testing.assert_close(headed(ids).hidden, translator.encode(ids)[0])
+
+
+def test_a_model_with_hard_attention_begins_with_its_baselines() -> None:
+    """Each is a number of its own, no table with rows."""
+    old = stirred(tiny_model("recurrent", attention="hard"), 0.1)
+    new = tiny_model("recurrent", attention="hard")
+    assert isinstance(old, Model)
+    assert folder.start_from(new, folder.Loaded(old, TOKENIZER, {}), "a translator")[1] == []
+    assert all(torch.equal(a, b) for a, b in zip(new.parameters(), old.parameters(), strict=True))
+    assert any(parameter.dim() == 0 for parameter in new.parameters())

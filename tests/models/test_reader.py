@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from qkv.attention.over_attention import over_attention
 from qkv.models.reader import BothWays, Reader, ReaderConfig, Reading
 from qkv.objectives import Asked
-from qkv.objectives.cloze import Cloze
+from qkv.objectives.answers import Cloze
 
 V = 23
 LENGTHS, ASKED = torch.tensor([9, 4, 1]), torch.tensor([3, 5, 1])

@@ -13,7 +13,7 @@ from kit import batch, close
 from qkv.data import Batch, Place, generator
 from qkv.models import Reading
 from qkv.objectives import Asked, Classes, Cloze, Heads, Objective
-from qkv.objectives.classes import by_sentence
+from qkv.objectives.answers import by_sentence
 from qkv.positions import depths, relations
 from qkv.text.tokenizer import PAD
 

@@ -8,8 +8,7 @@ import torch
 from kit import same, tiny_model, weights
 from qkv.errors import InputError
 from qkv.models import Model
-from qkv.training.groups import Unfreezing, freeze, layers, parameter_groups
-from qkv.training.optimizers import build_optimizer
+from qkv.training.optimizers import Unfreezing, build_optimizer, freeze, layers, parameter_groups
 from qkv.training.settings import TrainingConfig
 
 

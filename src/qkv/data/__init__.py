@@ -1,8 +1,7 @@
 """Ids -> batches for training: rows that are mapped, not loaded; buckets of like length, windows of running text."""
 
-from qkv.data.batches import START, Batch, Place, Stream, generator
+from qkv.data.batches import START, Batch, Mixture, Place, Stream, generator
 from qkv.data.buckets import Buckets
-from qkv.data.mixture import Mixture
 from qkv.data.rows import Row, Rows, RowsInMemory, RowsOnDisk, RunningText, Shard, Written, each_row, write_rows
 from qkv.data.windows import Windows
 

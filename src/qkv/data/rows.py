@@ -5,8 +5,10 @@ Unless their order counts, a row goes to the shard that a hash of its first colu
 sample of the corpus, and equal rows meet in one shard, where all but the first can be dropped.
 """
 
+import hashlib
 import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, chain
@@ -16,12 +18,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.data.drafts import LENGTH, Drafts
 from qkv.errors import InputError
 from qkv.files import digest, replacing
 
 VERSION = 2
 INDEX = "index.json"
+LENGTH = np.dtype("<u4")
+PENDING = 2**25  # bytes of rows that wait in memory before they are written to their drafts
+KEY = 16  # bytes of BLAKE2b: two of ten billion different rows share one with a chance below 10^-18
 
 Row = Sequence[Sequence[int]]
 Ints = NDArray[np.int64]
@@ -49,11 +53,8 @@ class Shard:
         return len(self.lengths)
 
     def __getitem__(self, row: int) -> list[list[int]]:
-        return [self.column(row, column).tolist() for column in range(self.lengths.shape[1])]
-
-    def column(self, row: int, column: int) -> NDArray[Any]:
-        start = self.starts[row, column]
-        return self.ids[start : start + self.lengths[row, column]]
+        spans = zip(self.starts[row], self.lengths[row], strict=True)
+        return [self.ids[start : start + length].tolist() for start, length in spans]
 
 
 class Rows(Protocol):
@@ -89,6 +90,66 @@ class RowsInMemory:
 
 def laid_out(ids: NDArray[Any], lengths: Ints) -> Shard:
     return Shard(ids, lengths.ravel().cumsum().reshape(lengths.shape) - lengths, lengths)
+
+
+class Drafts:
+    """Shards being filled: rows wait in memory for a while, then each goes to the end of its shard's draft."""
+
+    def __init__(self, folder: Path, number: int, dtype: np.dtype[Any], columns: int, *, unique: bool) -> None:
+        self.folder, self.number, self.dtype, self.columns, self.unique = folder, number, dtype, columns, unique
+        self._waiting = defaultdict[tuple[int, str], bytearray](bytearray)
+        self._bytes = 0
+
+    def add(self, row: Row) -> None:
+        try:
+            columns = [np.array(ids, self.dtype).tobytes() for ids in row]
+        except OverflowError:
+            most = np.iinfo(self.dtype).max
+            raise InputError(f"an example has a number above {most:,}, which no row of ids holds; shorten it") from None
+        key = hashlib.blake2b(columns[0], digest_size=KEY).digest()
+        shard = int.from_bytes(key[:8], "little") % self.number
+        for column in columns[1:]:
+            key = hashlib.blake2b(column, digest_size=KEY, key=key).digest()
+        lengths = np.array([len(column) for column in columns], LENGTH) // self.dtype.itemsize
+        parts = {"ids": b"".join(columns), "lengths": lengths.tobytes(), **({"keys": key} if self.unique else {})}
+        for suffix, content in parts.items():
+            self._waiting[shard, suffix] += content
+            self._bytes += len(content)
+        if self._bytes > PENDING:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits. Files are opened for the moment only: a corpus may have more shards than open files."""
+        for (shard, suffix), content in self._waiting.items():
+            with part(self.folder, shard, suffix).open("ab") as file:
+                file.write(content)
+        self._waiting.clear()
+        self._bytes = 0
+
+    def close(self, shard: int) -> tuple[dict[str, Any], Ints, int]:
+        """A shard in its final form: its index entry, the ids in each column, and the duplicates that were dropped."""
+        paths = {suffix: part(self.folder, shard, suffix) for suffix in ("lengths", "ids", "keys")}
+        for path in paths.values():
+            path.touch()
+        lengths = np.fromfile(paths["lengths"], LENGTH).reshape(-1, self.columns)
+        dropped = 0
+        if self.unique:
+            keys = np.fromfile(paths["keys"], np.dtype((np.void, KEY)))
+            first = np.zeros(len(keys), bool)
+            first[np.unique(keys, return_index=True)[1]] = True
+            if dropped := len(first) - int(first.sum()):
+                ids = np.fromfile(paths["ids"], self.dtype)[np.repeat(first, lengths.sum(1, dtype=np.int64))]
+                lengths = lengths[first]
+                paths["ids"].write_bytes(ids.tobytes())
+                paths["lengths"].write_bytes(lengths.tobytes())
+        paths["keys"].unlink()
+        tokens = lengths.sum(0, dtype=np.int64)
+        digests = {suffix: digest(paths[suffix]) for suffix in ("ids", "lengths")}
+        return {"rows": len(lengths), "tokens": int(tokens.sum()), **digests}, tokens, dropped
+
+
+def part(folder: Path, shard: int, suffix: str) -> Path:
+    return folder / f"{shard:05d}.{suffix}"
 
 
 def write_rows(
@@ -176,18 +237,15 @@ class RowsOnDisk:
         """One shard; its content is checked against the index the first time it is asked for."""
         if shard not in self._checked:
             for suffix in ("ids", "lengths"):
-                path = self._path(shard, suffix)
+                path = part(self.folder, shard, suffix)
                 if digest(path) != self._entries[shard][suffix]:
                     raise _damaged(path)
             self._checked.add(shard)
         return laid_out(self._map(shard, "ids"), self.lengths(shard))
 
-    def _path(self, shard: int, suffix: str) -> Path:
-        return self.folder / f"{shard:05d}.{suffix}"
-
     def _map(self, shard: int, suffix: str) -> NDArray[Any]:
         """A file, which must have the size that the index says; an empty one cannot be mapped."""
-        entry, path = self._entries[shard], self._path(shard, suffix)
+        entry, path = self._entries[shard], part(self.folder, shard, suffix)
         dtype, items = (self._dtype, entry["tokens"]) if suffix == "ids" else (LENGTH, entry["rows"] * self.columns)
         if not path.exists() or path.stat().st_size != items * dtype.itemsize:
             raise _damaged(path)

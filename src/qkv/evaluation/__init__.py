@@ -1,9 +1,7 @@
 """How good an answer is: BLEU and chrF of translations, error rates of pronunciations, macro-F1 of classes."""
 
-from qkv.evaluation.classes import ClassScores, class_scores
-from qkv.evaluation.error_rate import ErrorRates, edit_distance, error_rates
 from qkv.evaluation.figures import FIGURES, Figure, better, in_words
-from qkv.evaluation.scores import Scores, score
+from qkv.evaluation.scores import ClassScores, ErrorRates, Scores, class_scores, edit_distance, error_rates, score
 
 __all__ = [
     "FIGURES",

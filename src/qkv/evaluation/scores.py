@@ -1,7 +1,10 @@
-"""BLEU and chrF of translations, by sacrebleu, with the signatures that make them comparable."""
+"""Answers against what is right: BLEU and chrF by sacrebleu, with the signatures that make them comparable; accuracy,
+macro-F1 and the Matthews correlation of classes, rare ones counted too; word and phoneme error rates."""
 
 import json
-from collections.abc import Sequence, Sized
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence, Sized
 from dataclasses import dataclass
 
 from qkv.errors import InputError
@@ -69,14 +72,6 @@ def score(
     )
 
 
-def check_paired(found: Sized, right: Sized, what: str, others: str, each: str, one: str = "one") -> None:
-    """As many of one as of the other, and not none."""
-    if len(found) != len(right):
-        raise InputError(f"{len(found)} {what} and {len(right)} {others} were given; give {each}")
-    if not found:
-        raise InputError(f"there is nothing to score: the list of {what.split()[-1]} is empty; give at least {one}")
-
-
 def moses(hypotheses: Sequence[str], references: Sequence[str], language: str) -> tuple[list[str], list[str], str]:
     """Both sides in Moses tokens, and the piece of signature that says so. Entities are not escaped: BLEU is the same
     with and without, and chrF would count the letters of `&quot;`."""
@@ -101,3 +96,84 @@ def moses(hypotheses: Sequence[str], references: Sequence[str], language: str) -
         for lines in (hypotheses, references)
     )
     return ours, theirs, f"|moses:{sacremoses.__version__}|lang:{language}"
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """Accuracy and macro-F1 from 0 to 1; the correlation from -1 to 1, where 0 is no better than chance."""
+
+    accuracy: float
+    macro_f1: float
+    mcc: float
+
+
+def class_scores(found: Sequence[Hashable], gold: Sequence[Hashable]) -> ClassScores:
+    """The classes that were found against those that are right, one of each for every example.
+
+    F1 of a class = 2 hits / (found + gold), van Rijsbergen 1979; macro-F1 is its mean over the classes that occur on
+    either side. Matthews 1975, for any number of classes by Gorodkin 2004: mcc = (c s - sum of p t) /
+    sqrt((s^2 - sum of p^2) (s^2 - sum of t^2)), with c right answers of s, p of a class found and t of it gold. It is 0
+    where that is 0 / 0, which is where one class alone is found or is right.
+    """
+    check_paired(found, gold, "found classes", "gold ones", "one of each")
+    p, t = Counter(found), Counter(gold)
+    hits = Counter(one for one, right in zip(found, gold, strict=True) if one == right)
+    c, s = hits.total(), len(gold)
+    f1 = [2 * hits[one] / (p[one] + t[one]) for one in p | t]
+    chance = sum(p[one] * t[one] for one in p)
+    spread = math.prod(s * s - sum(count * count for count in side.values()) for side in (p, t))
+    return ClassScores(c / s, sum(f1) / len(f1), (c * s - chance) / math.sqrt(spread) if spread else 0.0)
+
+
+@dataclass(frozen=True)
+class ErrorRates:
+    """Two fractions: 0 is perfect, and the phoneme rate passes 1 where answers are much too long."""
+
+    word: float
+    phoneme: float
+
+
+def edit_distance(a: Sequence[object], b: Sequence[object]) -> int:
+    """Levenshtein 1966: the fewest insertions, deletions and substitutions that turn `a` into `b`."""
+    above = list(range(len(b) + 1))
+    for i, left in enumerate(a, start=1):
+        row = [i]
+        for j, right in enumerate(b, start=1):
+            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (left != right)))
+        above = row
+    return above[-1]
+
+
+def error_rates(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> ErrorRates:
+    """Each hypothesis against all its accepted references.
+
+    A word is right if it equals any of them. Phoneme errors are the edits to the nearest one, over its length, both
+    summed over the corpus; of references equally near the shortest counts, so that the rate never flatters.
+    """
+    check_paired(hypotheses, references, "hypotheses", "lists of references", "one list for each")
+    wrong = edits = length = 0
+    for number, (hypothesis, accepted) in enumerate(zip(hypotheses, references, strict=True), start=1):
+        if not accepted:
+            raise InputError(f"item {number} has no reference; give at least one accepted answer for each item")
+        for symbols in (hypothesis, *accepted):
+            if isinstance(symbols, str):
+                raise InputError(
+                    f"item {number} has the string {symbols!r} where a list of phonemes was expected; split it first"
+                )
+        nearest_edits, nearest_length = min((edit_distance(hypothesis, one), len(one)) for one in accepted)
+        wrong += nearest_edits > 0
+        edits += nearest_edits
+        length += nearest_length
+    if length == 0:
+        raise InputError(
+            "the nearest references are all empty, and a rate needs a length; give references with phonemes"
+        )
+    return ErrorRates(word=wrong / len(hypotheses), phoneme=edits / length)
+
+
+def check_paired(found: Sized, right: Sized, what: str, others: str, each: str, one: str = "one") -> None:
+    """As many of one as of the other, and not none."""
+    if len(found) != len(right):
+        raise InputError(f"{len(found)} {what} and {len(right)} {others} were given; give {each}")
+    if not found:
+        raise InputError(f"there is nothing to score: the list of {what.split()[-1]} is empty; give at least {one}")

@@ -4,10 +4,8 @@ from typing import Any
 
 from qkv.config import build, to_call
 from qkv.errors import InputError
+from qkv.objectives.answers import Classes, Cloze, Heads
 from qkv.objectives.causal_lm import CausalLM
-from qkv.objectives.classes import Classes
-from qkv.objectives.cloze import Cloze
-from qkv.objectives.heads import Heads
 from qkv.objectives.objective import Asked, Loss, Objective
 from qkv.objectives.together import Together, terms
 from qkv.objectives.translation import Translation

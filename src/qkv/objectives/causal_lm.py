@@ -44,8 +44,7 @@ class CausalLM:
         labels, table = asked.labels, outputs.projection
         given = outputs.hidden[:, : labels.size(1)].flatten(0, 1), table.weight, table.bias, labels.flatten()
         if self.label_smoothing:
-            smoothing = self.label_smoothing
-            total, likelihood = chunked_cross_entropy(*given, smoothing=smoothing, form="fairseq", pad=PAD)
+            total, likelihood = chunked_cross_entropy(*given, smoothing=self.label_smoothing, form="fairseq", pad=PAD)
         else:
             total, likelihood = negative_log_likelihood(*given, pad=PAD)
         if getattr(outputs, "choices", ()):

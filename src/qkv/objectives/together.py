@@ -44,23 +44,20 @@ class Together:
 
 def terms(spec: str) -> list[tuple[float, str]]:
     """'a(x=1) + 0.5 * b' -> [(1.0, 'a(x=1)'), (0.5, 'b')]; nothing is evaluated."""
-    wrong = InputError(
-        f"{spec[:80]!r} names no objective; write name, name(key=value), or a sum: classes + 0.5 * causal_lm"
-    )
 
     def walk(node: ast.expr) -> list[tuple[float, str]]:
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            return walk(node.left) + walk(node.right)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.Constant):
-            weight = node.left.value
-            if not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
-                raise wrong
-            return [(weight * inner, text) for inner, text in walk(node.right)]
-        if isinstance(node, ast.Name | ast.Call):
-            return [(1.0, ast.unparse(node))]
-        raise wrong
+        match node:
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return walk(left) + walk(right)
+            case ast.BinOp(left=ast.Constant(int() | float() as weight), op=ast.Mult()) if 0 <= weight < float("inf"):
+                return [(weight * inner, text) for inner, text in walk(node.right)]
+            case ast.Name() | ast.Call():
+                return [(1.0, ast.unparse(node))]
+        raise ValueError
 
     try:
         return walk(ast.parse(spec, mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise wrong from None
+        raise InputError(
+            f"{spec[:80]!r} names no objective; write name, name(key=value), or a sum: classes + 0.5 * causal_lm"
+        ) from None

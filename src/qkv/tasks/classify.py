@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -186,18 +186,14 @@ def bag_of_words(
     """Pang et al. 2002: logistic regression on which words a document has, not how often nor where; each document is a
     row of length 1. Nothing, where scikit-learn is not installed."""
     try:
-        from scipy.sparse import csr_array
+        from sklearn.feature_extraction.text import CountVectorizer
         from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import Normalizer
     except ImportError:
         return {}
     if len(set(labels)) < 2:
         return {}
-
-    def occurrences(documents: Sequence[Sequence[int]]) -> csr_array:
-        rows = [sorted(set(words)) for words in documents]
-        values = [len(row) ** -0.5 for row in rows for _ in row]
-        starts = [0, *accumulate(map(len, rows))]
-        return csr_array((values, [*chain.from_iterable(rows)], starts), shape=(len(rows), vocab_size))
-
-    learned = LogisticRegression(max_iter=1000).fit(occurrences(train), labels)
-    return {"bag of words": float(learned.score(occurrences(valid), gold))}
+    occurrences = CountVectorizer(analyzer=list, binary=True, lowercase=False, vocabulary=range(vocab_size))
+    learned = make_pipeline(occurrences, Normalizer(), LogisticRegression(max_iter=1000)).fit(train, labels)
+    return {"bag of words": float(learned.score(valid, gold))}

@@ -129,8 +129,8 @@ def is_given(part: Part) -> bool:
     return not (isinstance(part, Sequence) and not part)
 
 
-def are_files(part: Part) -> TypeGuard[Sequence[Path]]:
-    return isinstance(part, Sequence) and bool(part) and all(isinstance(one, Path) for one in part)
+def are_files(part: Any, named_by: Any = Path) -> TypeGuard[Sequence[Path]]:
+    return isinstance(part, list | tuple) and bool(part) and all(isinstance(one, named_by) for one in part)
 
 
 def checked(paths: Sequence[Path]) -> Sequence[Path]:

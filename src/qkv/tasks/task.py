@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -102,17 +103,14 @@ class Task:
 
     def from_memory(self, given: Any, place: str) -> Any:
         """An example out of what a program gives: its fields in their order, or by name; `place` names it."""
-        wrong = InputError(f"{place} is {given!r:.60}; {self.name} learns from {self.shape}: {', '.join(self.fields)}")
-        try:
+        with suppress(TypeError):
             if isinstance(given, Mapping):
                 example = self.example_class(**given, place=place)
             else:
                 example = self.example_class(*((given,) if isinstance(given, str) else given), place)
-        except TypeError:
-            raise wrong from None
-        if not all(isinstance(getattr(example, name), kind) for name, kind in self.fields.items()):
-            raise wrong
-        return example
+            if all(isinstance(getattr(example, name), kind) for name, kind in self.fields.items()):
+                return example
+        raise InputError(f"{place} is {given!r:.60}; {self.name} learns from {self.shape}: {', '.join(self.fields)}")
 
     @cached_property
     def fields(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A run that goes on: its data and its settings are those that it began with; when it ends may be another."""
 
+from contextlib import suppress
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
@@ -34,29 +35,22 @@ def resumed(folder: RunFolder, asked: Tree, where: str) -> tuple[Settings, Corpu
     now = merge(stored, asked, {"training": {**limits, **new_limits}} if new_limits else {})
     model = merge(stored["model"], asked_model(asked)) if asked["architecture"] == stored["architecture"] else {}
     settings = complete({**now, "model": model}, where)
-    old, new = told(before), told(settings)
-    for key, value in old.items():
-        if value != new.get(key):
-            raise changed_objective(value, new[key]) if key == "objective" else changed(key, value, new.get(key))
+    new = told(settings)
+    for key, value in told(before).items():
+        if value != new.get(key):  # of another objective, its whole text is said
+            raise changed(key, getattr(before, key, value), getattr(settings, key, new.get(key)))
     return settings, corpus
 
 
 def told(settings: Settings) -> Tree:
-    """The settings that may not change, by their dotted names."""
+    """The settings that may not change, by their dotted names; options of an objective too, unless it is a sum."""
     flat: Tree = {}
     for name, value in vars(settings).items():
         flat |= {f"{name}.{key}": one for key, one in vars(value).items()} if is_dataclass(value) else {name: value}
+    with suppress(InputError):
+        flat["objective"], options = parse_call(settings.objective)
+        flat |= {f"objective.{key}": value for key, value in options.items()}
     return {key: value for key, value in flat.items() if key not in FREE}
-
-
-def changed_objective(before: str, now: str) -> InputError:
-    """Of one objective with other options, which option."""
-    try:
-        (old, had), (new, has) = parse_call(before), parse_call(now)
-    except InputError:  # a sum
-        return changed("objective", before, now)
-    key = next((key for key in had if had[key] != has.get(key)), "") if old == new else ""
-    return changed(f"objective.{key}", had[key], has.get(key)) if key else changed("objective", before, now)
 
 
 def changed(name: str, before: Any, now: Any) -> InputError:

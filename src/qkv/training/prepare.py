@@ -7,12 +7,12 @@ from pathlib import Path
 
 from qkv import folder
 from qkv.config import Tree, from_tree, merge, to_tree
-from qkv.data import Batch, Place, generator
+from qkv.data import Place, generator
 from qkv.device import choose_device
 from qkv.errors import InputError
 from qkv.folder import About, Loaded
 from qkv.models import Model
-from qkv.objectives import Objective
+from qkv.objectives import objective
 from qkv.tasks import Corpus, Survey, Task
 from qkv.tasks.corpus import PARTS, Part
 from qkv.text.tokenizer import Tokenizer
@@ -98,10 +98,12 @@ def write(place: Path, task: Task, survey: Survey, tokenizer: Tokenizer, facts: 
     return corpus
 
 
-def check_objective(objective: Objective, model: Model, batch: Batch, settings: Settings) -> None:
-    """Refuse an objective that cannot be made of these rows, or that asks what this model does not take."""
+def check_asked(task: Task, corpus: Corpus, model: Model, settings: Settings) -> None:
+    """Refuse rows that give no batch, and an objective that cannot be made of them or that this model does not take."""
+    batches, _ = task.stream(corpus.train), task.validation(corpus.valid)
+    batch, _ = next(batches.stream())
     try:
-        asked = objective.prepare(batch, generator(0, Place()))
+        asked = objective(settings.objective).prepare(batch, generator(0, Place()))
         inspect.signature(model.forward).bind(**asked.inputs)
     except (TypeError, ValueError, IndexError):
         raise InputError(

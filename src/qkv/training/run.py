@@ -16,12 +16,13 @@ from qkv.errors import InputError
 from qkv.files import alone, remove, write_json, write_text
 from qkv.folder import About, Loaded, RunFolder
 from qkv.models import MODELS, Model
+from qkv.objectives import objective
 from qkv.tasks import TASKS, Corpus, Task
-from qkv.tasks.corpus import Part, learn_tokenizer
+from qkv.tasks.corpus import Part, are_files, is_given, learn_tokenizer
 from qkv.training import checkpoint, going_on, prepare
 from qkv.training.display import Display
-from qkv.training.groups import freeze
-from qkv.training.settings import Settings, asked_for, check, modern, named_objective, paths, task_for, task_of
+from qkv.training.optimizers import freeze
+from qkv.training.settings import Settings, asked_for, check, modern, paths, task_for, task_of
 from qkv.training.telling import Teller
 from qkv.training.trainer import Hooks, Trainer
 
@@ -65,22 +66,19 @@ def train(
     memory: dict[str, Part] = {}
     for shape in shapes.keys() & settings.keys():
         memory["train"], task = settings.pop(shape), task or shapes[shape]
-        if not is_files(valid, Path if shape == "texts" and not is_one else str | Path):  # a text is a string itself
+        named_by = Path if shape == "texts" and not is_one else str | Path  # a text is a string itself
+        if is_given(valid) and not are_files(valid, named_by):
             memory["valid"], valid = valid, ()
     lists = {"train": files, "valid": list(valid), "test": test}
     given: Tree = {name: [str(path) for path in several] for name, several in lists.items() if several}
     given |= {name: str(value) for name, value in (("task", task), ("start", start)) if value}
     asked, where, display = asked_for(recipe, {**settings, **given}), str(recipe or "settings"), Display(quiet)
     begins = restart or not RunFolder(Path(out)).recipe.exists()
-    if begins and "task" not in asked and is_files(asked.get("train")):
+    if begins and "task" not in asked and are_files(asked.get("train"), str | Path):
         asked["task"], why = task_for(paths(asked["train"]), asked)
         display.say(why) if why else None
     with alone_in(Path(out)):
         return Run(Path(out), asked, display, restart=restart, where=where, memory=memory).go()
-
-
-def is_files(given: Any, named_by: Any = str | Path) -> bool:
-    return isinstance(given, list | tuple) and all(isinstance(one, named_by) for one in given)
 
 
 @contextmanager
@@ -123,16 +121,16 @@ class Run:
         settings, corpus, model = self.resumed() if self.goes_on else self.prepared()
         task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
         loaded = Loaded(model, corpus.tokenizer, task.about(corpus))
-        objective, batches = named_objective(settings.objective, self.where), task.stream(corpus.train)
+        asked, batches = objective(settings.objective), task.stream(corpus.train)
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
         teller = Teller(self.display, self.folder, task, settings)
         hooks = Hooks(
-            lambda model: {**task.measure(model, objective, valid), **judge()},
+            lambda model: {**task.measure(model, asked, valid), **judge()},
             lambda model, path: folder.save(path, model, corpus.tokenizer, loaded.about),
             teller.event,
             self.out,
         )
-        trainer = Trainer(model, objective, batches, settings.training, hooks, settings.data.seed)
+        trainer = Trainer(model, asked, batches, settings.training, hooks, settings.data.seed)
         teller.announce(trainer, task.counted(corpus), went_on=trainer.resume())
         with checkpoint.explained(self.out):
             with teller.listening():
@@ -144,21 +142,36 @@ class Run:
     # -- a new run -----------------------------------------------------------------------------------------------
 
     def prepared(self) -> tuple[Settings, Corpus, Model]:
-        """Read, examine and encode the files; choose what was not given; write down the settings."""
+        """Take or make a corpus, clear an old run away, and write down the settings: from now on the run goes on."""
         asked = modern(self.asked, self.where)
         if not asked.get("train") and not self.memory and not asked.get("corpus"):
             kind = task_of(asked, self.where)
             raise InputError(f"no file was given; {kind.name} learns from {kind.files}")
         asked, self.start = prepare.started(asked, self.where)
         check(asked, self.where)
-        if asked.get("corpus"):
-            corpus = Corpus.open(Path(asked["corpus"]))
-            task = prepare.task(asked, self.where)
-            settings = prepare.fitted(task, asked, corpus.tokenizer, corpus.facts, self.where)
-            model = self.built(task, settings, corpus.facts)
-            with checkpoint.explained(self.out):
-                self.clear()
-            return self.begun(task, settings, corpus), corpus, model
+        task, settings, corpus, model = self.opened(asked) if asked.get("corpus") else self.encoded(asked)
+        with checkpoint.explained(self.out):
+            if self.folder.recipe.exists():  # a folder of that name that no run made is left alone
+                remove(self.folder.place.rename(self.out / ASIDE))
+            if corpus.folder == self.out / NEW:
+                self.folder.place.mkdir(exist_ok=True)
+                remove(self.folder.corpus)
+                corpus = Corpus.open(corpus.folder.rename(self.folder.corpus))
+        if baselines := task.baselines(corpus):
+            write_json(self.folder.baselines, baselines)
+        checkpoint.set_random_state(self.drawn)
+        with checkpoint.explained(self.out):
+            write_text(self.folder.recipe, HEADER + tomli_w.dumps(to_tree(settings)))
+        return settings, corpus, model
+
+    def opened(self, asked: Tree) -> tuple[Task, Settings, Corpus, Model]:
+        """A corpus that is already prepared."""
+        corpus, task = Corpus.open(Path(asked["corpus"])), prepare.task(asked, self.where)
+        settings = prepare.fitted(task, asked, corpus.tokenizer, corpus.facts, self.where)
+        return task, settings, corpus, self.built(task, settings, corpus.facts)
+
+    def encoded(self, asked: Tree) -> tuple[Task, Settings, Corpus, Model]:
+        """Read, examine and encode the files; choose what was not given."""
         survey = prepare.read(asked, self.memory, self.out, self.display, self.where)
         tree = prepare.chosen(asked, survey, self.where)
         task = prepare.task(tree, self.where)
@@ -171,18 +184,11 @@ class Run:
         with checkpoint.explained(self.out):
             corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display)
             try:  # so that nothing is lost by what cannot be read or asked
-                batches, _ = task.stream(corpus.train), task.validation(corpus.valid)
-                objective = named_objective(settings.objective, self.where)
-                prepare.check_objective(objective, model, next(batches.stream())[0], settings)
+                prepare.check_asked(task, corpus, model, settings)
             except InputError:
                 remove(self.out / NEW)
                 raise
-            self.clear()
-            self.folder.place.mkdir(exist_ok=True)
-            remove(self.folder.corpus)
-            (self.out / NEW).rename(self.folder.corpus)
-        corpus = Corpus.open(self.folder.corpus)
-        return self.begun(task, settings, corpus), corpus, model
+        return task, settings, corpus, model
 
     def built(self, task: Task, settings: Settings, facts: About) -> Model:
         """The model with its first weights; what cannot be built is refused before anything is written."""
@@ -195,20 +201,6 @@ class Run:
             fresh = f"new are {', '.join(new[:4])}{' ...' * (len(new) > 4)}" if new else "nothing is new"
             self.say(f"begins with the weights of {settings.start}: {len(taken)} of {len(taken) + len(new)}; {fresh}")
         return model
-
-    def begun(self, task: Task, settings: Settings, corpus: Corpus) -> Settings:
-        """Write down the settings: from now on the run goes on."""
-        if baselines := task.baselines(corpus):
-            write_json(self.folder.baselines, baselines)
-        checkpoint.set_random_state(self.drawn)
-        with checkpoint.explained(self.out):
-            write_text(self.folder.recipe, HEADER + tomli_w.dumps(to_tree(settings)))
-        return settings
-
-    def clear(self) -> None:
-        """Take an old run away, all at once; a new one calls this just before it writes, when nothing can be wrong."""
-        if self.folder.recipe.exists():  # a folder of that name that no run made is left alone
-            remove(self.folder.place.rename(self.out / ASIDE))
 
     # -- a run that goes on --------------------------------------------------------------------------------------
 

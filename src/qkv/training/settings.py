@@ -11,7 +11,7 @@ from qkv.config import Tree, build, check_keys, from_tree, merge, parse_call, re
 from qkv.contents import recipes
 from qkv.errors import InputError, nearest
 from qkv.models import Model
-from qkv.objectives import Objective, in_full, objective
+from qkv.objectives import in_full, objective
 from qkv.objectives.together import terms
 from qkv.tasks import TASKS, Task
 from qkv.text import PAIRS, suffix
@@ -171,17 +171,13 @@ def check(tree: Mapping[str, Any], where: str) -> Tree:
     from_tree(Settings, {"task": task.name, "architecture": "", "objective": "", **files}, where)
     check_keys(task.data_class, tree.get("data", {}), where, "data.")
     check_keys(model.config_class, spelled_out(tree, where), where, "model.")
-    named_objective(tree.get("objective", task.objective), where)
-    return tree
-
-
-def named_objective(spec: Any, where: str) -> Objective:
-    if not isinstance(spec, str):
+    if not isinstance(spec := tree.get("objective", task.objective), str):
         raise InputError(f'{where}: objective is {spec!r}; name one, such as "translation(label_smoothing=0.1)"')
     try:
-        return objective(spec)
+        objective(spec)
     except InputError as error:
         raise InputError(f"{where}: objective: {error}") from None
+    return tree
 
 
 def complete(tree: Mapping[str, Any], where: str) -> Settings:

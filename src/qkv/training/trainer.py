@@ -26,8 +26,7 @@ from qkv.memory import keep_freed_memory, peak_memory
 from qkv.objectives import Objective
 from qkv.training import checkpoint
 from qkv.training.averaging import AVERAGES, averaged
-from qkv.training.groups import Unfreezing, freeze
-from qkv.training.optimizers import build_optimizer
+from qkv.training.optimizers import Unfreezing, build_optimizer, freeze
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
 
