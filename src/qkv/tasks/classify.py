@@ -9,10 +9,11 @@ from typing import Any
 
 from torch import Tensor
 
-from qkv.config import Tree, setting
+from qkv.config import Tree, setting, to_call
 from qkv.data import each_row
 from qkv.errors import InputError, nearest
 from qkv.folder import About, Loaded
+from qkv.layers.heads import Pool
 from qkv.models import Backbone, Headed, Hierarchical, Model
 from qkv.objectives import Asked
 from qkv.tasks.corpus import Corpus, Survey
@@ -29,6 +30,7 @@ class LabelledConfig(TextConfig):
     """How labelled texts become ids and batches."""
 
     max_length: int = setting(0, "tokens of a text, longer ones are cut and counted; 0 for the backbone's context")
+    pool: Pool = setting("last", "whose state stands for a text: that of its last token (GPT), its first, or their mean")
     lowercase: bool = setting(True, "with the model hierarchical: read capital letters as small ones")
     max_words: int = setting(50, "with hierarchical: tokens of a sentence; a longer one is cut into several")
     max_sentences: int = setting(200, "with hierarchical: sentences of a text; those after them are left out")
@@ -47,7 +49,7 @@ class Classify(Task):
     """Labelled texts to a classifier: hierarchical attention (Yang et al. 2016), or any backbone with a head on it.
 
     Hierarchical attention reads the words of each sentence. A backbone reads the text between two </s>, and its head
-    (Radford et al. 2018, section 3.3) the state of the last.
+    (Radford et al. 2018, section 3.3) the state of the last, unless `pool` says otherwise.
     """
 
     name = "classify"
@@ -123,7 +125,8 @@ class Classify(Task):
 
     def build(self, config: Any, facts: About) -> Model:
         model = super().build(config, facts)
-        return Headed(model, f"classes(n={len(facts['labels'])})") if isinstance(model, Backbone) else model
+        head = {"n": len(facts["labels"])} | ({"pool": self.data.pool} if self.data.pool != "last" else {})
+        return Headed(model, to_call("classes", head)) if isinstance(model, Backbone) else model
 
     def anew(self, start: Loaded, facts: About) -> tuple[str, ...]:
         return () if start.about.get("labels") == facts["labels"] else ("head.", "output.")
