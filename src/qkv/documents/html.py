@@ -9,7 +9,7 @@ from typing import Any
 
 from qkv.documents.format import Languages, TextFormat, edited
 from qkv.documents.protect import Patterns
-from qkv.documents.segment import Kind, Mark, Parts, Translates
+from qkv.documents.segment import Kind, Mark, Parts, Translates, changed
 from qkv.documents.tags import Tag, decoded, end_of, scan
 from qkv.documents.text import TranslatedText
 from qkv.documents.translate import translate_segments
@@ -162,8 +162,7 @@ def values(tag: Tag) -> list[tuple[int, int, Parts]]:
 
 def shown(text: str) -> Parts:
     """Text without entities and with single spaces."""
-    parts = decoded(text, kept_entity)
-    return [SPACES.sub(" ", part) if isinstance(part, str) else part for part in parts]
+    return changed(decoded(text, kept_entity), lambda part: [SPACES.sub(" ", part)])
 
 
 def kept_entity(entity: str, character: str) -> Mark | None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from qkv.documents.format import TextFormat
-from qkv.documents.segment import Kind, Mark, Parts, replaced
+from qkv.documents.segment import Kind, Mark, Parts, changed, replaced
 from qkv.errors import InputError
 
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
@@ -55,8 +55,7 @@ class Subtitles(TextFormat):
 
     def inline(self, start: int, end: int) -> Parts:
         text = self.text[start:end]
-        parts = replaced(text, codes(text))
-        return [html.unescape(part) if isinstance(part, str) and self.is_markup else part for part in parts]
+        return changed(replaced(text, codes(text)), lambda part: [html.unescape(part) if self.is_markup else part])
 
 
 def codes(text: str) -> Iterator[tuple[int, int, Mark]]:
