@@ -58,7 +58,7 @@ class TextFormat(Format):
 
     def open(self, data: bytes) -> None:
         self.spans: list[tuple[int, int]] = []  # where the segments are
-        self.around: list[tuple[str, str, str]] = []  # what comes before and after, and what if nothing is translated
+        self.untranslated: list[str] = []  # what comes there if there is nothing to translate
         self.edits: list[tuple[int, int, str]] = []  # other changes: start, end, new text
         self.mark, self.encoding, self.text = decode(data, self.name)
         self.find()
@@ -67,12 +67,10 @@ class TextFormat(Format):
         """Call `add` for each segment of self.text."""
         raise NotImplementedError
 
-    def add(
-        self, start: int, end: int, parts: Parts, otherwise: str | None = None, *, before: str = "", after: str = ""
-    ) -> None:
+    def add(self, start: int, end: int, parts: Parts, untranslated: str | None = None) -> None:
         self.segments.append(parts)
         self.spans.append((start, end))
-        self.around.append((before, after, self.text[start:end] if otherwise is None else otherwise))
+        self.untranslated.append(self.text[start:end] if untranslated is None else untranslated)
 
     def spelled(self, parts: Parts) -> str:
         """Parts as the format spells them."""
@@ -83,8 +81,8 @@ class TextFormat(Format):
 
     def write(self, done: list[Parts | None]) -> bytes:
         edits = list(self.edits)
-        for span, (before, after, otherwise), parts in zip(self.spans, self.around, done, strict=True):
-            edits.append((*span, before + (otherwise if parts is None else self.spelled(parts)) + after))
+        for span, untranslated, parts in zip(self.spans, self.untranslated, done, strict=True):
+            edits.append((*span, untranslated if parts is None else self.spelled(parts)))
         return self.encoded(edited(self.text, edits))
 
     def encoded(self, text: str, encoding: str = "") -> bytes:

@@ -72,6 +72,11 @@ class XmlFormat(TextFormat):
             start -= 1
         return self.text[start:at]
 
+    def fill(self, start: int, end: int, source: Element, before: str = "", after: str = "") -> None:
+        """Add what is in an element as a segment that comes elsewhere, between two pieces of XML."""
+        parts: Parts = [Mark(before, "gap"), *self.parts(*source.inside), Mark(after, "gap")]
+        self.add(start, end, parts, before + self.text[slice(*source.inside)] + after)
+
     def parts(self, start: int, end: int) -> Parts:
         """Text with marks for its inline elements; what is in a native code (`bpt`, `ph` ...) is no text."""
         parts: Parts = []
