@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from operator import itemgetter
 
-from qkv.documents.format import Format, edited
+from qkv.documents.format import Format, XmlFormat, edited
 from qkv.documents.segment import Kind, Mark, Parts, code_of
-from qkv.documents.xml import Element, XmlFormat, elements
+from qkv.documents.tags import Element, elements
 from qkv.errors import InputError
 
 PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml")

@@ -1,7 +1,8 @@
 """The exchange formats of translators, filled where they lack something: XLIFF 1.2 and 2.x with targets, TMX 1.4 with
 variants in the target language."""
 
-from qkv.documents.xml import Element, XmlFormat
+from qkv.documents.format import XmlFormat
+from qkv.documents.tags import Element
 from qkv.errors import InputError
 from qkv.text.exchange import LANGUAGES
 from qkv.text.language import pick

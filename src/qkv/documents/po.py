@@ -97,7 +97,8 @@ class Po(TextFormat):
                 raise InputError(
                     f"{self.name} line {number} is not sound PO ({bare[:40]!r}); check it with: msgfmt --check"
                 )
-            text, end = unquoted(string[1]), start + len(line.rstrip())
+            text = re.sub(r"\\(.)", lambda escaped: ESCAPES.get(escaped[1], escaped[1]), string[1])
+            end = start + len(line.rstrip())
             if match is None and value is not None:
                 value.text, value.end = value.text + text, end
                 continue
@@ -113,7 +114,3 @@ class Po(TextFormat):
         lines = re.findall(r"[^\n]*\n|[^\n]+", code_of(parts))
         strings = [f'"{line.translate(SPELLED)}"' for line in lines]
         return (self.end_of_line.join(['""', *strings])) if len(lines) > 1 else "".join(strings) or '""'
-
-
-def unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), text)
