@@ -57,12 +57,9 @@ def bare_address(address: str) -> str:
     """Without the full stop that ends its sentence, and without a bracket that was opened before it."""
     surplus = address.count(")") - address.count("(")
     end = len(address)
-    while end:
-        if address[end - 1] == ")" and surplus > 0:
-            surplus -= 1
-        elif address[end - 1] not in AFTER:
-            break
+    while end and (address[end - 1] in AFTER or (address[end - 1] == ")" and surplus > 0)):
         end -= 1
+        surplus -= address[end] == ")"
     return address[:end]
 
 

@@ -37,7 +37,7 @@ class Tag:
         found: dict[str, tuple[str, int, int]] = {}
         inner = self.text.rstrip(">").rstrip("/")
         for match in ATTRIBUTE.finditer(inner, len(re.match(r"</?[^\s/>]*", self.text)[0])):  # type: ignore[index]
-            group = next((number for number in (2, 3, 4) if match[number] is not None), 1)
+            group = match.lastindex or 1
             value = match[group] if group > 1 else ""
             found.setdefault(match[1].lower(), (value, self.start + match.start(group), self.start + match.end(group)))
         return found
