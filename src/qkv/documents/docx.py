@@ -8,13 +8,14 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, groupby
+from operator import itemgetter
 
-from qkv.documents.format import Format, edited
+from qkv.documents.format import Format, XmlFormat, edited
 from qkv.documents.segment import Kind, Mark, Parts, code_of
-from qkv.documents.xml import Element, XmlFormat, elements
+from qkv.documents.tags import Element, elements
 from qkv.errors import InputError
 
 PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml")
@@ -31,6 +32,7 @@ SILENT = frozenset(["rPr", "lastRenderedPageBreak"])  # of a run, what is neithe
 BREAKS = frozenset(["tab", "ptab", "br", "cr"])
 ENDS: tuple[Kind, ...] = ("open", "close")
 FORMULAS = frozenset(["oMath", "oMathPara", "sdt", "fldSimple"])
+Items = Iterator[tuple[str | None, str | Mark]]  # texts with their formatting, which is some XML, and marks with none
 
 
 class Docx(Format):
@@ -81,14 +83,6 @@ def unpacked(data: bytes, name: str) -> list[tuple[zipfile.ZipInfo, bytes]]:
 
 
 @dataclass(frozen=True)
-class Styled:
-    """A text and its formatting, which is the XML of its properties."""
-
-    text: str
-    properties: str
-
-
-@dataclass(frozen=True)
 class Paragraph:
     start: int  # of what comes after its properties
     end: int
@@ -116,47 +110,47 @@ class Story(XmlFormat):
         children = element.children
         if children and children[0].name == "pPr":
             children = children[1:]
-        items = list(merged(self.items(children)))
+        items = list(self.items(children))
         sizes = Counter[str]()
-        for item in items:
-            if isinstance(item, Styled):
-                sizes[item.properties] += len(item.text)
+        for properties, part in items:
+            if properties is not None and isinstance(part, str):
+                sizes[properties] += len(part)
         if not sizes:
             return
         base = sizes.most_common(1)[0][0]
         parts: Parts = []
-        for item in items:
-            if isinstance(item, Mark):
-                parts.append(item)
-            elif item.properties == base:
-                parts.append(item.text)
-            else:
-                number = len(self.others)
-                self.others.append(item.properties)
-                first, last = (Mark("", kind, f"run {number}", number) for kind in ENDS)
-                parts += [first, item.text, last]
+        # Runs that follow each other in one formatting are one: Word cuts them at every correction.
+        for properties, group in groupby(items, itemgetter(0)):
+            run = [part for _, part in group]
+            if properties is not None:
+                run = [code_of(run)]
+            if properties is not None and properties != base:
+                first, last = (Mark("", kind, f"run {len(self.others)}", len(self.others)) for kind in ENDS)
+                run = [first, *run, last]
+                self.others.append(properties)
+            parts += run
         start, end = children[0].start if children else element.inside[1], element.inside[1]
         self.paragraphs.append(Paragraph(start, end, base, is_inside(element, "txbxContent")))
         self.segments.append(parts)
 
-    def items(self, children: list[Element]) -> Iterator[Styled | Mark]:
+    def items(self, children: list[Element]) -> Items:
         skip = 0
         for number, child in enumerate(children):
             if number < skip:
                 continue
             if child.name == "r" and "begin" in self.field_marks(child):
                 skip = self.field_end(children, number)
-                yield Mark(self.text[child.start : children[skip - 1].end], "word")
+                yield None, Mark(self.text[child.start : children[skip - 1].end], "word")
             elif child.name == "r":
                 yield from self.run(child)
             elif child.name in AROUND:
-                yield Mark(child.text, "open", child.name)
+                yield None, Mark(child.text, "open", child.name)
                 yield from self.items(child.children)
-                yield Mark(self.text[child.inside[1] : child.end], "close", child.name)
+                yield None, Mark(self.text[child.inside[1] : child.end], "close", child.name)
             else:
-                yield Mark(self.text[child.start : child.end], "word" if child.name in FORMULAS else "alone")
+                yield None, Mark(self.text[child.start : child.end], "word" if child.name in FORMULAS else "alone")
 
-    def run(self, run: Element) -> Iterator[Styled | Mark]:
+    def run(self, run: Element) -> Items:
         """Its text; its tabs and line breaks as gaps; anything else as it is, each in a run of its own."""
         own = run.child("rPr")
         properties = self.text[own.start : own.end] if own else ""
@@ -165,10 +159,10 @@ class Story(XmlFormat):
             if "txbxContent" in raw:
                 self.boxes[raw] = (child.start, child.end)
             if child.name == "t":
-                yield Styled(html.unescape(self.text[slice(*child.inside)]), properties)
+                yield properties, html.unescape(self.text[slice(*child.inside)])
             elif child.name not in SILENT:
                 code = f"<{self.prefix}r>{properties}{raw}</{self.prefix}r>"
-                yield Mark(code, "gap" if child.name in BREAKS else "alone")
+                yield None, Mark(code, "gap" if child.name in BREAKS else "alone")
 
     def field_marks(self, run: Element) -> list[str]:
         """begin, separate and end of fields, which Word computes: a page number, a date."""
@@ -202,15 +196,6 @@ class Story(XmlFormat):
                 for raw, new in boxes.items() if "txbxContent" in part.code else ():
                     written[-1] = written[-1].replace(raw, new)
         return "".join(written)
-
-
-def merged(items: Iterable[Styled | Mark]) -> Iterator[Styled | Mark]:
-    """Runs that follow each other in one formatting are one: Word cuts them at every correction."""
-    for properties, group in groupby(items, lambda item: item.properties if isinstance(item, Styled) else None):
-        if properties is None:
-            yield from group
-        else:
-            yield Styled("".join(item.text for item in group if isinstance(item, Styled)), properties)
 
 
 def is_inside(element: Element, name: str) -> bool:

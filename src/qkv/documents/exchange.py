@@ -1,7 +1,8 @@
 """The exchange formats of translators, filled where they lack something: XLIFF 1.2 and 2.x with targets, TMX 1.4 with
 variants in the target language."""
 
-from qkv.documents.xml import Element, XmlFormat
+from qkv.documents.format import XmlFormat
+from qkv.documents.tags import Element
 from qkv.errors import InputError
 from qkv.text.exchange import LANGUAGES
 from qkv.text.language import pick
@@ -41,17 +42,15 @@ class Xliff(XmlFormat):
             value, start, end = state.attributes()["state"]
             if state is unit or not state.is_close:  # an empty <target/> is written anew, below
                 self.edits.append((start, end, STATES[value]))
-        raw = self.text[slice(*source.inside)]
         name = source.text[1:].split("source")[0] + "target"  # with its namespace's prefix
         if target is None:
             after = (unit.child("seg-source") or source).end
-            before = f"{self.space_before(source.start)}<{name}>"
-            self.add(after, after, self.parts(*source.inside), raw, before=before, after=f"</{name}>")
+            self.fill(after, after, source, f"{self.space_before(source.start)}<{name}>", f"</{name}>")
         elif target.is_close:
             first = target.text.removesuffix("/>").rstrip() + ">"
-            self.add(target.start, target.end, self.parts(*source.inside), raw, before=first, after=f"</{name}>")
+            self.fill(target.start, target.end, source, first, f"</{name}>")
         else:
-            self.add(*target.inside, self.parts(*source.inside), raw)
+            self.fill(*target.inside, source)
 
 
 class Tmx(XmlFormat):
@@ -85,7 +84,5 @@ class Tmx(XmlFormat):
             return segment is not None
         space = self.space_before(variants[own or ""].start)
         at = max(variant.end for variant in variants.values())
-        before = f'{space}<tuv xml:lang="{target}"><seg>'
-        raw = self.text[slice(*segment.inside)]
-        self.add(at, at, self.parts(*segment.inside), raw, before=before, after="</seg></tuv>")
+        self.fill(at, at, segment, f'{space}<tuv xml:lang="{target}"><seg>', "</seg></tuv>")
         return True

@@ -5,9 +5,11 @@ import html
 import re
 from dataclasses import dataclass
 
-from qkv.documents.segment import Parts
+from qkv.documents.segment import Mark, Parts
+from qkv.documents.tags import Element, Tag, decoded, elements, end_of, scan
 from qkv.errors import InputError
 from qkv.text.language import matches
+from qkv.text.markup import CODES, check_xml, wrong_root
 
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 DECLARED = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s{0,9}=\s{0,9}["']([A-Za-z0-9._-]{1,40})["']""")
@@ -58,7 +60,7 @@ class TextFormat(Format):
 
     def open(self, data: bytes) -> None:
         self.spans: list[tuple[int, int]] = []  # where the segments are
-        self.around: list[tuple[str, str, str]] = []  # what comes before and after, and what if nothing is translated
+        self.untranslated: list[str] = []  # what comes there if there is nothing to translate
         self.edits: list[tuple[int, int, str]] = []  # other changes: start, end, new text
         self.mark, self.encoding, self.text = decode(data, self.name)
         self.find()
@@ -67,12 +69,10 @@ class TextFormat(Format):
         """Call `add` for each segment of self.text."""
         raise NotImplementedError
 
-    def add(
-        self, start: int, end: int, parts: Parts, otherwise: str | None = None, *, before: str = "", after: str = ""
-    ) -> None:
+    def add(self, start: int, end: int, parts: Parts, untranslated: str | None = None) -> None:
         self.segments.append(parts)
         self.spans.append((start, end))
-        self.around.append((before, after, self.text[start:end] if otherwise is None else otherwise))
+        self.untranslated.append(self.text[start:end] if untranslated is None else untranslated)
 
     def spelled(self, parts: Parts) -> str:
         """Parts as the format spells them."""
@@ -83,12 +83,74 @@ class TextFormat(Format):
 
     def write(self, done: list[Parts | None]) -> bytes:
         edits = list(self.edits)
-        for span, (before, after, otherwise), parts in zip(self.spans, self.around, done, strict=True):
-            edits.append((*span, before + (otherwise if parts is None else self.spelled(parts)) + after))
+        for span, untranslated, parts in zip(self.spans, self.untranslated, done, strict=True):
+            edits.append((*span, untranslated if parts is None else self.spelled(parts)))
         return self.encoded(edited(self.text, edits))
 
-    def encoded(self, text: str, encoding: str = "") -> bytes:
-        return self.mark + text.encode(encoding or self.encoding, "xmlcharrefreplace")
+    def encoded(self, text: str) -> bytes:
+        return self.mark + text.encode(self.encoding, "xmlcharrefreplace")
+
+
+class XmlFormat(TextFormat):
+    """A format that is XML: checked, then edited as text."""
+
+    is_markup = True
+
+    def open(self, data: bytes) -> None:
+        check_xml(data, self.name)
+        super().open(data)
+
+    def elements(self, root: str, wanted: str) -> list[Element]:
+        """All of them, of which the root is the last."""
+        found = list(elements(self.text))
+        name = found[-1].name if found else ""
+        if name != root:
+            raise InputError(wrong_root(self.name, name, root, wanted))
+        return found
+
+    def space_before(self, at: int) -> str:
+        """The line end and the indentation before this place."""
+        start = at
+        while self.text[start - 1 : start].isspace():
+            start -= 1
+        return self.text[start:at]
+
+    def fill(self, start: int, end: int, source: Element, before: str = "", after: str = "") -> None:
+        """Add what is in an element as a segment that comes elsewhere, between two pieces of XML."""
+        parts: Parts = [Mark(before, "gap"), *self.parts(*source.inside), Mark(after, "gap")]
+        self.add(start, end, parts, before + self.text[slice(*source.inside)] + after)
+
+    def parts(self, start: int, end: int) -> Parts:
+        """Text with marks for its inline elements; what is in a native code (`bpt`, `ph` ...) is no text."""
+        parts: Parts = []
+        skip = at = start
+        tags = list(scan(self.text, start, end))
+        for number, tag in enumerate(tags):
+            if tag.start < skip:
+                continue
+            parts += decoded(self.text[at : tag.start], gap)
+            skip = tag.end
+            if tag.text.startswith("<![CDATA["):
+                parts.append(tag.text[9:-3])
+            elif tag.is_open and not tag.is_close and (tag.name in CODES or is_protected(tag)):
+                skip = tags[end_of(tags, number)].end
+                parts.append(Mark(self.text[tag.start : skip], "alone" if tag.name in CODES else "word"))
+            elif tag.is_open == tag.is_close:
+                parts.append(Mark(tag.text))
+            else:
+                parts.append(Mark(tag.text, "open" if tag.is_open else "close", tag.name))
+            at = skip
+        return parts + decoded(self.text[at:end], gap)
+
+
+def is_protected(tag: Tag) -> bool:
+    """XLIFF's mrk around a name or a piece of code: mtype="protected" in 1.2, translate="no" in 2.x."""
+    return tag.name == "mrk" and (tag.get("mtype") == "protected" or tag.get("translate") == "no")
+
+
+def gap(entity: str, character: str) -> Mark | None:
+    """A line end or tab that is spelled as an entity stays so."""
+    return Mark(entity, "gap") if character in "\n\r\t" else None
 
 
 def edited(text: str, edits: list[tuple[int, int, str]], start: int = 0, end: int | None = None) -> str:

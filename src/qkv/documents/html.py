@@ -9,7 +9,7 @@ from typing import Any
 
 from qkv.documents.format import Languages, TextFormat, edited
 from qkv.documents.protect import Patterns
-from qkv.documents.segment import Kind, Mark, Parts, Translates
+from qkv.documents.segment import Kind, Mark, Parts, Translates, changed
 from qkv.documents.tags import Tag, decoded, end_of, scan
 from qkv.documents.text import TranslatedText
 from qkv.documents.translate import translate_segments
@@ -58,6 +58,9 @@ class Html(TextFormat):
     is_markup = True
 
     def find(self) -> None:
+        declared = CHARSET.search(self.text) if self.encoding == "utf-8" and self.text.isascii() else None
+        if declared and declared[1].lower() not in ("utf-8", "utf8"):
+            self.encoding = "ascii"  # which is right in all, for a page that has no other letters
         self.values: list[tuple[int, int, Parts]] = []  # of attributes
         self.run: Parts = []
         self.first = self.at = 0  # where the run began, and up to where the text is read
@@ -76,8 +79,10 @@ class Html(TextFormat):
     def meet(self, tag: Tag, end: int) -> None:
         """A tag, or something kept that begins with it, up to `end`."""
         self.read(tag.start)
-        if tag.is_open and not is_kept(tag):
-            self.values += values(tag)
+        for name, (value, start, stop) in tag.attributes().items() if tag.is_open and not is_kept(tag) else ():
+            quoted = tag.text[start - tag.start - 1] in "\"'"
+            if name in ATTRIBUTES and quoted and any(letter.isalpha() for letter in value):
+                self.values.append((start, stop, shown(value)))
         kind = kind_of(tag)
         if kind is None:
             self.flush()
@@ -115,12 +120,7 @@ class Html(TextFormat):
             for start, end, parts in new[: self.blocks] if parts
         ]  # fmt: skip
         page = edited(self.text, edits + attributes)  # without the attributes that lie in an edit
-        return self.encoded(page, self.written_in())
-
-    def written_in(self) -> str:
-        """The encoding; ASCII, which is right in all, for a page that has no other letters but declares another one."""
-        declared = CHARSET.search(self.text) if self.encoding == "utf-8" and self.text.isascii() else None
-        return "ascii" if declared and declared[1].lower() not in ("utf-8", "utf8") else self.encoding
+        return self.encoded(page)
 
     def moved(self, part: str | Mark, attributes: list[tuple[int, int, str]]) -> str | Mark:
         if isinstance(part, str) or part.number < 0:
@@ -150,20 +150,9 @@ def kind_of(tag: Tag) -> Kind | None:
     return None
 
 
-def values(tag: Tag) -> list[tuple[int, int, Parts]]:
-    """The attributes that people read, where they are quoted."""
-    found = []
-    for name, (value, start, end) in tag.attributes().items():
-        quoted = tag.text[start - tag.start - 1] in "\"'"
-        if name in ATTRIBUTES and quoted and any(letter.isalpha() for letter in value):
-            found.append((start, end, shown(value)))
-    return found
-
-
 def shown(text: str) -> Parts:
     """Text without entities and with single spaces."""
-    parts = decoded(text, kept_entity)
-    return [SPACES.sub(" ", part) if isinstance(part, str) else part for part in parts]
+    return changed(decoded(text, kept_entity), lambda part: [SPACES.sub(" ", part)])
 
 
 def kept_entity(entity: str, character: str) -> Mark | None:

@@ -68,7 +68,7 @@ class Markdown(TextFormat):
 
         def marks() -> Iterator[tuple[int, int, Mark]]:
             at = 0
-            for start, end, kind, pair in sorted(marks_of(token.children or [], content) + line_ends(content)):
+            for start, end, kind, pair in sorted(marks_of(token.children or [], content)):
                 if start >= at:  # else it lies in code, or in a link that stays as it is
                     yield start, end, Mark(self.text[place(start) : place(end)], kind, pair)
                     at = end
@@ -124,22 +124,16 @@ def marks_of(tokens: list["Token"], content: str) -> Ranges:
             label = start + 2 + len(token.content)
             found += [(start, start + 2, "open", "image"), (label, end, "close", "image")]
         elif token.type == "link_open":
-            found += link(start, end, token.meta["label"], content)
+            label = token.meta["label"]
+            if label < 0 or content[label:end] in ("]", "][]"):  # its text is the name of its address
+                found.append((start, end, "word", ""))
+            else:
+                found += [(start, start + 1, "open", "link"), (label, end, "close", "link")]
         elif token.tag in WIDTHS and token.nesting:
             start -= token.type == "strong_open"  # its token is the second of two
             kind = "open" if token.nesting > 0 else "close"
             found.append((start, start + WIDTHS[token.tag], kind, token.tag))
+    for end_of_line in re.finditer(r" *\\?\n *", content):  # one that breaks in the page, too, is a gap
+        breaks = end_of_line[0].startswith("  ") or "\\" in end_of_line[0]
+        found.append((*end_of_line.span(), "gap" if breaks else "space", ""))
     return found
-
-
-def link(start: int, end: int, label: int, content: str) -> Ranges:
-    """A pair around the text of a link; but a link whose text is the name of its address stays as it is."""
-    if label < 0 or content[label:end] in ("]", "][]"):
-        return [(start, end, "word", "")]
-    return [(start, start + 1, "open", "link"), (label, end, "close", "link")]
-
-
-def line_ends(content: str) -> Ranges:
-    """A line that breaks in the page, too, is a gap; any other is white space."""
-    found = re.finditer(r" *\\?\n *", content)
-    return [(*one.span(), "gap" if one[0].startswith("  ") or "\\" in one[0] else "space", "") for one in found]

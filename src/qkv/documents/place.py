@@ -6,11 +6,11 @@ has the most links into the pair and the fewest out of it; a mark between words 
 
 import re
 from bisect import bisect_left
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from qkv.documents.segment import Mark, Parts
+from qkv.documents.segment import Mark, Parts, replaced
 
 Marks = list[tuple[int, Mark]]  # each with its offset in the text, in order
 Links = list[tuple[int, int]]  # (source, target), counted from 0
@@ -40,10 +40,7 @@ def place(source: str, target: str, marks: Marks, links: Links) -> Parts:
     nodes = tree(marks, source)
     sides = Sides(source, target, links)
     sides.settle(nodes, 0, len(source), 0, len(sides.target))
-    writer = Writer(target, sides.target)
-    writer.write(nodes)
-    writer.copy(len(target))
-    return [part for part in writer.parts if part != ""]
+    return replaced(target, written(sides.in_order(nodes), target))
 
 
 def tree(marks: Marks, source: str) -> list[Node]:
@@ -75,6 +72,7 @@ class Sides:
     def __init__(self, source: str, target: str, links: Links) -> None:
         self.source, self.target = ([match.span() for match in TOKENS.finditer(text)] for text in (source, target))
         self.middles = [(start + end) / 2 for start, end in self.source]
+        self.ends = [0, *(end for _, end in self.target)]  # by how many target tokens are before
         words, others = by_word(source, self.source), by_word(target, self.target)
         self.links = [
             (a, b)
@@ -149,6 +147,15 @@ class Sides:
         crossing = list(accumulate(votes[low:high], initial=0))  # how many more, as the border moves to the right
         return low + crossing.index(min(crossing))
 
+    def in_order(self, nodes: list[Node]) -> Iterator[tuple[int, Node, Mark]]:
+        """The marks in the order of the target, each with the offset that it stands at, or after."""
+        for node in nodes:
+            if node.open:  # of words, after the space before the first
+                yield self.target[node.low][0] if node.low < node.high else self.ends[node.low], node, node.open
+            yield from self.in_order(node.inside)
+            if node.close:
+                yield self.ends[node.high], node, node.close
+
 
 def by_word(text: str, tokens: list[tuple[int, int]]) -> list[list[int]]:
     """The numbers of the tokens in each word."""
@@ -170,48 +177,20 @@ def in_proportion(source: str, target: str) -> Links:
     return sorted({(i, i * m // n) for i in range(n) if m} | {(j * n // m, j) for j in range(m) if n})
 
 
-class Writer:
-    """Target text and marks as parts; white space stays outside of pairs."""
-
-    def __init__(self, text: str, tokens: list[tuple[int, int]]) -> None:
-        self.text, self.tokens = text, tokens
-        self.parts: Parts = []
-        self.at = 0  # what is before this offset of the text is written
-
-    def write(self, nodes: list[Node]) -> None:
-        """Nodes in the order of the target, and the tokens between them."""
-        for node in nodes:
-            self.until(node.low)
-            if node.is_point:
-                self.point(node)
-                continue
-            if node.low < node.high and node.open:
-                self.copy(self.tokens[node.low][0])  # the space before the first word
-            self.mark(node.open)
-            self.write(node.inside)
-            self.until(node.high)
-            self.mark(node.close)
-
-    def until(self, token: int) -> None:
-        self.copy(self.tokens[token - 1][1] if token else 0)
-
-    def copy(self, end: int) -> None:
-        if end > self.at:
-            self.parts.append(self.text[self.at : end])
-            self.at = end
-
-    def mark(self, mark: Mark | None) -> None:
-        if mark:
-            self.parts.append(mark)
-
-    def point(self, node: Node) -> None:
-        """With white space on the sides that had it in the source, if there is more text on that side."""
-        following = self.text[self.at :]
+def written(marks: Iterable[tuple[int, Node, Mark]], target: str) -> Iterator[tuple[int, int, str | Mark]]:
+    """What comes into the target, from where to where; white space stays outside of pairs."""
+    at = 0
+    for offset, node, mark in marks:
+        at = max(at, offset)
+        if not node.is_point:
+            yield at, at, mark
+            continue
+        # With white space on the sides that had it in the source, if there is more text on that side.
+        following = target[at:]
         gap = following[: len(following) - len(following.lstrip())]
-        glued = node.open is not None and node.open.kind == "space"
-        if self.at and (node.before or not (node.after or glued)):
-            self.parts.append(gap or " " * node.before)
-        self.mark(node.open)
+        if at and (node.before or not (node.after or mark.kind == "space")):
+            yield at, at, gap or " " * node.before
+        yield at, at + len(gap), mark
+        at += len(gap)
         if node.after and following:
-            self.parts.append(gap or " ")
-        self.at += len(gap)
+            yield at, at, gap or " "

@@ -7,8 +7,7 @@ from qkv.documents.format import TextFormat
 from qkv.documents.segment import Parts, code_of
 from qkv.errors import InputError
 
-FIELD = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)[ \t]*(?=")')
-STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"\s*$')
+LINE = re.compile(r'(?:(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)[ \t]*)?"((?:[^"\\]|\\.)*+)"\s*$')
 CHARSET = re.compile(r"charset=([\w.-]+)")
 ASCII = ("ASCII", "US-ASCII", "CHARSET")  # the last is what xgettext writes into a template
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
@@ -84,28 +83,29 @@ class Po(TextFormat):
         for number, line in enumerate(re.findall(r"[^\n]*\n|[^\n]+", self.text), start=1):
             bare = line.strip()
             start, at = at, at + len(line)
-            match = FIELD.match(bare)
-            if found[-1].forms and (not bare or bare.startswith("#") or (match and not match[1].startswith("msgstr"))):
+            match = LINE.match(bare)
+            name = (match[1] or "") if match else ""  # none in a line that goes on with a value
+            if found[-1].forms and (not bare or bare.startswith("#") or (name and not name.startswith("msgstr"))):
                 found.append(Message())
             if bare.startswith("#,"):
                 found[-1].flags |= {flag.strip() for flag in bare[2:].split(",")}
             if not bare or bare.startswith("#"):
                 value = None
                 continue
-            string = STRING.match(bare, match.end() if match else 0)
-            if string is None or (match is None and (value is None or not bare.startswith('"'))):
+            if match is None or not (name or value):
                 raise InputError(
                     f"{self.name} line {number} is not sound PO ({bare[:40]!r}); check it with: msgfmt --check"
                 )
-            text, end = unquoted(string[1]), start + len(line.rstrip())
-            if match is None and value is not None:
+            text = re.sub(r"\\(.)", lambda escaped: ESCAPES.get(escaped[1], escaped[1]), match[2])
+            end = start + len(line.rstrip())
+            if value is not None and not name:
                 value.text, value.end = value.text + text, end
                 continue
             value = Value(text, start + line.index('"'), end)
-            if match and match[1].startswith("msgstr"):
+            if name.startswith("msgstr"):
                 found[-1].forms.append(value)
-            elif match:
-                found[-1].values[match[1]] = value
+            else:
+                found[-1].values[name] = value
         return found
 
     def spelled(self, parts: Parts) -> str:
@@ -113,7 +113,3 @@ class Po(TextFormat):
         lines = re.findall(r"[^\n]*\n|[^\n]+", code_of(parts))
         strings = [f'"{line.translate(SPELLED)}"' for line in lines]
         return (self.end_of_line.join(['""', *strings])) if len(lines) > 1 else "".join(strings) or '""'
-
-
-def unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), text)

@@ -6,8 +6,9 @@ searched in time that grows with n, whatever it holds.
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from qkv.documents.segment import Kind, Mark, Parts, replaced
+from qkv.documents.segment import Mark, Parts, replaced
 from qkv.errors import InputError
 
 Patterns = tuple[re.Pattern[str], ...]  # what a user wants kept besides
@@ -56,12 +57,9 @@ def bare_address(address: str) -> str:
     """Without the full stop that ends its sentence, and without a bracket that was opened before it."""
     surplus = address.count(")") - address.count("(")
     end = len(address)
-    while end:
-        if address[end - 1] == ")" and surplus > 0:
-            surplus -= 1
-        elif address[end - 1] not in AFTER:
-            break
+    while end and (address[end - 1] in AFTER or (address[end - 1] == ")" and surplus > 0)):
         end -= 1
+        surplus -= address[end] == ")"
     return address[:end]
 
 
@@ -79,42 +77,32 @@ def compiled(patterns: Sequence[str]) -> Patterns:
 
 def set_aside(text: str, also: Patterns) -> Parts:
     """The text with a mark for each match of a user's pattern, and of what is protected anyway and overlaps with it."""
-    spans = [(*match.span(), True) for pattern in also for match in pattern.finditer(text) if match[0]]
-    found = joined(spans + [(*span, False) for span in protected(text)] if spans else [])
-    own = (span for *span, is_own in found if is_own)
-    return replaced(text, ((start, end, Mark(text[start:end], "word", is_text=True)) for start, end in own))
-
-
-def joined(spans: list[tuple[int, int, bool]]) -> list[tuple[int, int, bool]]:
-    """Spans that overlap as one, from left to right; it is a user's own, if any of them is."""
-    found: list[tuple[int, int, bool]] = []
-    for start, end, is_own in sorted(spans):
-        if found and start < found[-1][1]:
-            first, last, was_own = found.pop()
+    own = [(*match.span(), True) for pattern in also for match in pattern.finditer(text) if match[0]]
+    spans = sorted(own + [(*span, False) for span in protected(text)]) if own else []
+    joined: list[tuple[int, int, bool]] = []  # those that overlap are one, a user's own if any of them is
+    for start, end, is_own in spans:
+        if joined and start < joined[-1][1]:
+            first, last, was_own = joined.pop()
             start, end, is_own = first, max(last, end), was_own or is_own
-        found.append((start, end, is_own))
-    return found
+        joined.append((start, end, is_own))
+    kept = (span for *span, is_own in joined if is_own)
+    return replaced(text, ((start, end, Mark(text[start:end], "word", is_text=True)) for start, end in kept))
 
 
 def protect(text: str) -> Parts:
-    """The text with a mark for each thing that must survive: code_of(protect(text)) == text."""
+    """The text with a mark for each thing that must survive: code_of(protect(text)) == text. Two tags that open and
+    close something are a pair; any other thing, such as <file>, is a word."""
     spans = protected(text)
-    things = [text[start:end] for start, end in spans]
-    marks = (Mark(thing, *kind, is_text=True) for thing, kind in zip(things, kinds(things), strict=True))
-    return replaced(text, ((*span, mark) for span, mark in zip(spans, marks, strict=True)))
-
-
-def kinds(things: list[str]) -> list[tuple[Kind, str]]:
-    """The kind of each, and the pair: tags open and close something, and any other, such as <file>, is a word."""
-    found: list[tuple[Kind, str]] = [("word", "")] * len(things)
+    marks = [Mark(text[start:end], "word", is_text=True) for start, end in spans]
     waiting: list[tuple[int, str]] = []
-    for number, thing in enumerate(things):
-        tag = NAME.match(thing)
+    for number, mark in enumerate(marks):
+        tag = NAME.match(mark.code)
         if tag and not tag[1]:
             waiting.append((number, tag[2]))
         elif tag and tag[2] in {name for _, name in waiting[-DEEPEST:]}:
             while waiting[-1][1] != tag[2]:  # those in between have no end
                 waiting.pop()
-            found[waiting.pop()[0]] = ("open", tag[2])
-            found[number] = ("close", tag[2])
-    return found
+            first, pair = waiting.pop()
+            marks[first] = replace(marks[first], kind="open", pair=pair)
+            marks[number] = replace(mark, kind="close", pair=pair)
+    return replaced(text, ((*span, mark) for span, mark in zip(spans, marks, strict=True)))

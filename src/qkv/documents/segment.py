@@ -1,6 +1,6 @@
 """What a format hands over and gets back: text with marks in it, which are not language."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -36,6 +36,11 @@ class Translates(Protocol):
 
 def code_of(parts: Parts) -> str:
     return "".join(part if isinstance(part, str) else part.code for part in parts)
+
+
+def changed(parts: Parts, change: Callable[[str], Parts]) -> Parts:
+    """The parts, with what each text among them is changed to."""
+    return [new for part in parts for new in (change(part) if isinstance(part, str) else [part])]
 
 
 def replaced(text: str, ranges: Iterable[tuple[int, int, str | Mark]]) -> Parts:

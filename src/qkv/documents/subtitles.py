@@ -2,10 +2,9 @@
 
 import html
 import re
-from collections.abc import Iterator
 
 from qkv.documents.format import TextFormat
-from qkv.documents.segment import Kind, Mark, Parts, replaced
+from qkv.documents.segment import Kind, Mark, Parts, changed, replaced
 from qkv.errors import InputError
 
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
@@ -49,20 +48,17 @@ class Subtitles(TextFormat):
             if dash and (own := SPEAKER.match(self.text, start, end)):
                 parts.append(Mark(own[0], "gap"))
                 start = own.end()
-            parts += self.inline(start, end)
+            parts += self.inline(self.text[start:end])
             last = end
         self.add(lines[0][0], last, parts)
 
-    def inline(self, start: int, end: int) -> Parts:
-        text = self.text[start:end]
-        parts = replaced(text, codes(text))
-        return [html.unescape(part) if isinstance(part, str) and self.is_markup else part for part in parts]
-
-
-def codes(text: str) -> Iterator[tuple[int, int, Mark]]:
-    for match in CODE.finditer(text):
-        kind: Kind = "alone" if not match[2] else "close" if match[1] else "open"
-        yield (*match.span(), Mark(match[0], kind, match[2] or ""))
+    def inline(self, text: str) -> Parts:
+        """A line with its codes as marks."""
+        marks = []
+        for match in CODE.finditer(text):
+            kind: Kind = "alone" if not match[2] else "close" if match[1] else "open"
+            marks.append((*match.span(), Mark(match[0], kind, match[2] or "")))
+        return changed(replaced(text, marks), lambda part: [html.unescape(part) if self.is_markup else part])
 
 
 class WebVtt(Subtitles):

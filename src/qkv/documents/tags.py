@@ -1,4 +1,4 @@
-"""Tags of HTML and XML with their places in the text, in one pass and without backtracking.
+"""Tags and elements of HTML and XML with their places in the text, in one pass and without backtracking.
 
 Files are edited where they stand, and no parser at hand says where things stand: lxml knows lines, html.parser where a
 tag begins but not where an end tag or an attribute's value ends, expat bytes of tags but no values and no HTML.
@@ -7,7 +7,7 @@ tag begins but not where an end tag or an attribute's value ends, expat bytes of
 import html
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from qkv.documents.segment import Mark, Parts, replaced
 
@@ -37,7 +37,7 @@ class Tag:
         found: dict[str, tuple[str, int, int]] = {}
         inner = self.text.rstrip(">").rstrip("/")
         for match in ATTRIBUTE.finditer(inner, len(re.match(r"</?[^\s/>]*", self.text)[0])):  # type: ignore[index]
-            group = next((number for number in (2, 3, 4) if match[number] is not None), 1)
+            group = match.lastindex or 1
             value = match[group] if group > 1 else ""
             found.setdefault(match[1].lower(), (value, self.start + match.start(group), self.start + match.end(group)))
         return found
@@ -70,6 +70,43 @@ def end_of(tags: list[Tag], number: int) -> int:
             if depth <= 0:
                 return at
     return len(tags) - 1
+
+
+@dataclass
+class Element(Tag):
+    """From the start of its first tag, which is its `text`, to the end of its last; <a/> opens and closes itself."""
+
+    inside: tuple[int, int]  # where the content begins and ends
+    parent: "Element | None"
+    children: list["Element"] = field(default_factory=list)
+
+    def child(self, name: str) -> "Element | None":
+        return next((child for child in self.children if child.name == name), None)
+
+    def get(self, name: str) -> str:
+        return html.unescape(super().get(name.lower()))
+
+    def outwards(self) -> Iterator["Element"]:
+        """The element itself, the one that it is in, and so on."""
+        element: Element | None = self
+        while element is not None:
+            yield element
+            element = element.parent
+
+
+def elements(text: str) -> Iterator[Element]:
+    """Each element when it is complete, so that the inner ones come before the outer."""
+    stack: list[Element] = []
+    for tag in scan(text):
+        if tag.is_open:
+            stack.append(Element(**vars(tag), inside=(tag.end, tag.end), parent=stack[-1] if stack else None))
+        if tag.is_close and stack:
+            element = stack.pop()
+            element.inside = (element.end, max(element.end, tag.start))
+            element.end = tag.end
+            if stack:
+                stack[-1].children.append(element)
+            yield element
 
 
 def decoded(text: str, mark: Callable[[str, str], Mark | None]) -> Parts:

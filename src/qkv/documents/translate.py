@@ -6,55 +6,69 @@ sentence is cut at its placeholders and the pieces between them are translated, 
 """
 
 import re
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
-from typing import Any
+from itertools import count, groupby, takewhile
+from typing import Any, Union
 
 from qkv.decoding import Translator
 from qkv.decoding.alignment import align
 from qkv.documents.place import Links, Marks, in_proportion, place
 from qkv.documents.protect import Patterns, protect, set_aside
-from qkv.documents.segment import Mark, Parts, Translates, replaced
+from qkv.documents.segment import Mark, Parts, Translates, changed, replaced
 from qkv.errors import InputError
 from qkv.text.sentences import split_sentences
 
 # Line ends as str.splitlines knows them, tabs, and more than one space.
-GAPS = re.compile("([^\\S\\n]*[\\n\\r\\t\\v\\f\\x1c-\\x1f\\x85\u2028\u2029]\\s*|[^\\S\\n\\r]{2,})")
+GAPS = re.compile("[^\\S\\n]*[\\n\\r\\t\\v\\f\\x1c-\\x1f\\x85\u2028\u2029]\\s*|[^\\S\\n\\r]{2,}")
 WORDS = re.compile(r"[^\W_](?:.*[^\W_])?", re.DOTALL)  # from the first letter or digit to the last
 SPACE = "\x1f"  # in a text, where a mark of the kind "space" stands; GAPS leave it no other meaning
 NUMBERS = re.compile(r"\d+")
 ALONE = re.compile(r"(?<![\w.,])\d+(?!\w|[.,]\d)")  # no part of a word or of another number
 FIRST = 123  # the first number that takes a placeholder's place; of all words, models copy numbers best
 
-
-How = dict[str, Any]
-Known = dict[str, "Answer"]  # by the text that the model was given
+Item = Union["Piece", str, Mark]
+Known = dict[str, tuple[list[str], list[str]]]  # the answers and remarks by the text that the model was given
 LinksOf = dict[tuple[str, str], Links]  # of a source and its translation
-Words = list[tuple[int, str, Mark]]  # each with the offset of its number in the text
+Stands = list[tuple[int, str, Mark]]  # marks, each with its offset and with what stands for it there
 
 
 @dataclass
 class Piece:
-    """Text for the model, with white space (or punctuation) around it and marks in it."""
+    """Text for the model, with white space (or punctuation) around it and marks in it.
+
+    For a placeholder a number stands in the text, for a mark of the kind "space" SPACE, and for any other nothing.
+    """
 
     text: str
-    marks: Marks
+    stands: Stands
     before: Parts
     after: Parts
-    words: Words = field(default_factory=list)  # placeholders, for each of which a number stands in the text
-    cut: list["Piece | str | Mark"] = field(default_factory=list)  # at its placeholders, where a translation lost one
+    answers: list[str] = field(default_factory=list)  # its translations, the best first
+    remarks: list[str] = field(default_factory=list)  # what is to be said about them
+    cut: list[Item] = field(default_factory=list)  # at its placeholders, where a translation lost one
 
+    @property
+    def words(self) -> dict[str, Mark]:
+        """The placeholders by their numbers."""
+        return {number: mark for _, number, mark in self.stands if mark.kind == "word"}
 
-@dataclass(frozen=True)
-class Answer:
-    """The translations of a text, the best first, and what is to be said about them."""
+    @property
+    def marks(self) -> Marks:
+        """All but the placeholders."""
+        return [(offset, mark) for offset, _, mark in self.stands if mark.kind != "word"]
 
-    texts: list[str]
-    remarks: list[str]
+    def is_kept_in(self, text: str) -> bool:
+        """Whether each number is in a translation exactly once; and stood alone in the source, too."""
+        if not self.words:
+            return True
+        source, target = (NUMBERS.findall(side) for side in (self.text, text))
+        return (
+            self.words.keys() <= set(ALONE.findall(self.text)) & set(ALONE.findall(text))
+            and all(target.count(number) == 1 for number in self.words)
+            and set(target) <= set(source)  # no copy with a mistake in it
+        )
 
 
 @dataclass(frozen=True)
@@ -72,24 +86,26 @@ def translate_segments(translator: Translates, segments: list[Parts], also: Patt
     known: Known = {}
     run(translator, pieces, known, how)
     for piece in pieces:
-        if not all(keeps(text, piece) for text in known[piece.text].texts):
+        if not all(map(piece.is_kept_in, piece.answers)):
             piece.cut = list(cut_at_words(piece))
     inner = [one for piece in pieces for one in piece.cut if isinstance(one, Piece)]
     run(translator, inner, known, how)
     marked = (piece for piece in [*pieces, *inner] if piece.marks)
-    pairs = list(dict.fromkeys((piece.text, other) for piece in marked for other in known[piece.text].texts))
+    pairs = list(dict.fromkeys((piece.text, other) for piece in marked for other in piece.answers))
     links = dict(zip(pairs, aligned(translator, pairs), strict=True))
-    return [assemble(items, known, links) for items in plans]
+    return [assemble(items, links) for items in plans]
 
 
-def run(translator: Translates, pieces: list[Piece], known: Known, how: How) -> None:
+def run(translator: Translates, pieces: list[Piece], known: Known, how: dict[str, Any]) -> None:
     """Each different text once, so that a text is translated the same wherever it stands."""
     new = [text for text in dict.fromkeys(piece.text for piece in pieces) if text not in known]
     asked = [text.replace(SPACE, " ") for text in new]
     found = translator.translate(asked, **how) if new else []
     for text, plain, one in zip(new, asked, found, strict=True):
         ranked = [" ".join(other.split()) for other in [other.text for other in one.alternatives] or [one.text]]
-        known[text] = Answer([without_stop(plain, other) or plain for other in ranked], one.remarks())
+        known[text] = [without_stop(plain, other) or plain for other in ranked], one.remarks()
+    for piece in pieces:
+        piece.answers, piece.remarks = known[piece.text]
 
 
 def without_stop(source: str, target: str) -> str:
@@ -100,72 +116,56 @@ def without_stop(source: str, target: str) -> str:
 # -- cutting ---------------------------------------------------------------------------------------------------------
 
 
-def plan(segment: Parts, also: Patterns) -> Iterator[Piece | str | Mark]:
+def plan(segment: Parts, also: Patterns) -> Iterator[Item]:
     """What to translate, and between it what to leave: the segment in its order."""
-    unit: Parts = []
-    parts = [one for part in segment for one in (set_aside(part, also) if isinstance(part, str) else [part])]
-    for part in parts:
-        if isinstance(part, Mark) and part.kind != "gap":
-            unit.append(part)
-            continue
-        for number, one in enumerate(GAPS.split(part) if isinstance(part, str) else ("", part)):
-            if number % 2:
-                yield from sentences(unit)
-                yield one
-                unit = []
-            elif isinstance(one, str):
-                unit += protect(one)
-    yield from sentences(unit)
+    parts = changed(changed(segment, partial(set_aside, also=also)), gaps)
+    for is_gap, group in groupby(parts, lambda part: isinstance(part, Mark) and part.kind == "gap"):
+        unit = list(group)
+        yield from unit if is_gap else sentences(changed(unit, protect))
 
 
-def sentences(unit: Parts) -> Iterator[Piece | str | Mark]:
+def gaps(text: str) -> Parts:
+    return replaced(text, ((*gap.span(), Mark(gap[0], "gap", is_text=True)) for gap in GAPS.finditer(text)))
+
+
+def sentences(unit: Parts) -> Iterator[Item]:
     """The sentences of a line as pieces; what has no words in it as it is."""
     taken = {number for part in unit if isinstance(part, str) for number in NUMBERS.findall(part)}
     free = (str(number) for number in count(FIRST) if str(number) not in taken)
     text = ""
-    marks: Marks = []
-    words: Words = []
+    stands: Stands = []
     for part in unit:
-        if isinstance(part, str):
-            text += part
-        elif part.kind == "word":
-            words.append((len(text), next(free), part))
-            text += words[-1][1]
-        else:
-            marks.append((len(text), part))
-            text += SPACE if part.kind == "space" else ""
-    several = split_sentences(text) or [""]
+        if isinstance(part, Mark):
+            stands.append((len(text), next(free) if part.kind == "word" else SPACE * (part.kind == "space"), part))
+        text += part if isinstance(part, str) else stands[-1][1]
     begin = 0
-    for at, sentence in enumerate(several):
+    several = split_sentences(text) or [""]
+    for number, sentence in enumerate(several, start=1):
         end = begin + len(sentence)
-        own, marks = share(marks, begin, end, is_last=at + 1 == len(several))
-        held = words[bisect_left(words, (begin,)) : bisect_left(words, (end,))]
-        inside = [(offset - begin, number, mark) for offset, number, mark in held]
+        border = end if number < len(several) else len(text) + 1
+        is_own = (offset < border + (mark.kind == "close") for offset, _, mark in stands)  # at a border, closes are
+        size = sum(takewhile(bool, is_own))
+        own, stands = moved(stands[:size], begin), stands[size:]
         if has_words(sentence):
-            yield trimmed(sentence, own, sentence.strip(), inside)
+            yield trimmed(sentence, own, sentence.strip())
         else:
-            yield from as_it_is(sentence, own, inside)
+            yield from as_it_is(sentence, own)
         begin = end
 
 
-def share(marks: Marks, begin: int, end: int, *, is_last: bool) -> tuple[Marks, Marks]:
-    """The marks of this piece of a text, with their offsets in it, and the others. At a border, closes end a piece."""
-    number = 0
-    for offset, mark in marks:
-        if not (is_last or offset < end or (offset == end and mark.kind == "close")):
-            break
-        number += 1
-    return [(offset - begin, mark) for offset, mark in marks[:number]], marks[number:]
+def moved(stands: Stands, begin: int) -> Stands:
+    """With offsets from this one on."""
+    return [(offset - begin, instead, mark) for offset, instead, mark in stands]
 
 
-def trimmed(text: str, marks: Marks, core: str, words: Words) -> Piece:
+def trimmed(text: str, stands: Stands, core: str) -> Piece:
     """A piece of the core of a text, in which the placeholders are; the rest is before and after it."""
     start = text.index(core)
     end = start + len(core)
-    before = as_it_is(text[:start], [one for one in marks if one[0] < start], [])
-    held = [(offset - start, mark) for offset, mark in marks if start <= offset <= end]
-    after = as_it_is(text[end:], [(offset - end, mark) for offset, mark in marks if offset > end], [])
-    return Piece(core, held, before, after, [(offset - start, number, mark) for offset, number, mark in words])
+    before = [one for one in stands if one[0] < start]
+    after = [one for one in stands if one[0] + len(one[1]) > end]
+    held = stands[len(before) : len(stands) - len(after)]
+    return Piece(core, moved(held, start), as_it_is(text[:start], before), as_it_is(text[end:], moved(after, end)))
 
 
 def has_words(text: str) -> bool:
@@ -173,49 +173,29 @@ def has_words(text: str) -> bool:
     return any(letter.isalpha() for letter in text)
 
 
-def cut_at_words(piece: Piece) -> Iterator[Piece | str | Mark]:
+def cut_at_words(piece: Piece) -> Iterator[Item]:
     """The placeholders, and the pieces between them."""
-    begin, marks = 0, piece.marks
-    for offset, number, mark in [*piece.words, (len(piece.text), "", None)]:
-        own, marks = share(marks, begin, offset + 1, is_last=mark is None)  # at its offset, marks come before it
+    begin = 0
+    held: Stands = []
+    for offset, number, mark in [*piece.stands, (len(piece.text), "", None)]:
+        if mark and mark.kind != "word":
+            held.append((offset - begin, number, mark))
+            continue
         text = piece.text[begin:offset]
         if has_words(text) and (found := WORDS.search(text)):
-            yield trimmed(text, own, found[0], [])
+            yield trimmed(text, held, found[0])
         else:
-            yield from as_it_is(text, own, [])
+            yield from as_it_is(text, held)
         if mark:
             yield mark
-        begin = offset + len(number)
+        begin, held = offset + len(number), []
 
 
-def as_it_is(text: str, marks: Marks, words: Words) -> Parts:
-    # At one offset a mark is before a placeholder, whose number has moved what comes after it.
-    both = sorted([*((at, "", mark) for at, mark in marks), *words], key=lambda m: (m[0], m[1]))
-    parts = replaced(text, ((at, at + len(number), mark) for at, number, mark in both))
-    return [part.replace(SPACE, "") if isinstance(part, str) else part for part in parts]
+def as_it_is(text: str, stands: Stands) -> Parts:
+    return replaced(text, ((offset, offset + len(instead), mark) for offset, instead, mark in stands))
 
 
 # -- putting together ------------------------------------------------------------------------------------------------
-
-
-def keeps(text: str, piece: Piece) -> bool:
-    """Whether each number is in the translation exactly once; and stood alone in the source, too."""
-    if not piece.words:
-        return True
-    numbers = Counter(number for _, number, _ in piece.words)
-    source, target = (Counter(NUMBERS.findall(side)) for side in (piece.text, text))
-    return (
-        numbers <= Counter(ALONE.findall(piece.text))
-        and numbers <= Counter(ALONE.findall(text))
-        and all(target[number] == 1 for number in numbers)
-        and target.keys() <= source.keys()  # no copy with a mistake in it
-    )
-
-
-def restored(text: str, words: Words) -> Parts:
-    """The text with the placeholders in the places of their numbers."""
-    marks = {number: mark for _, number, mark in words}
-    return replaced(text, ((*match.span(), marks[match[0]]) for match in ALONE.finditer(text) if match[0] in marks))
 
 
 def aligned(translator: Translates, pairs: list[tuple[str, str]]) -> list[Links]:
@@ -232,26 +212,29 @@ def aligned(translator: Translates, pairs: list[tuple[str, str]]) -> list[Links]
         return [in_proportion(*pair) for pair in pairs]
 
 
-def assemble(items: list[Piece | str | Mark], known: Known, links: LinksOf) -> Done:
+def assemble(items: list[Item], links: LinksOf) -> Done:
     pieces = [item for item in items if isinstance(item, Piece)]
     if not pieces:
         return Done(None)
-    ranks = range(min(len(known[piece.text].texts) for piece in pieces))
-    ranked = [[part for item in items for part in render(item, rank, known, links)] for rank in ranks]
-    used = (one for piece in pieces for one in ([piece] if keeps(known[piece.text].texts[0], piece) else piece.cut))
-    remarks = [remark for piece in used if isinstance(piece, Piece) for remark in known[piece.text].remarks]
+    ranks = range(min(len(piece.answers) for piece in pieces))
+    ranked = [[part for item in items for part in render(item, rank, links)] for rank in ranks]
+    used = (one for piece in pieces for one in ([piece] if piece.is_kept_in(piece.answers[0]) else piece.cut))
+    remarks = [remark for piece in used if isinstance(piece, Piece) for remark in piece.remarks]
     return Done(ranked, list(dict.fromkeys(remarks)))
 
 
-def render(item: Piece | str | Mark, rank: int, known: Known, links: LinksOf) -> Parts:
+def render(item: Item, rank: int, links: LinksOf) -> Parts:
     """A piece in its translation of this rank or, if that lost a placeholder, what it is cut into in theirs."""
     if not isinstance(item, Piece):
         return [item]
-    several = known[item.text].texts
-    text = several[min(rank, len(several) - 1)]
-    if keeps(text, item):
-        placed = place(item.text, text, item.marks, links.get((item.text, text), []))
-        inner = [part for some in placed for part in (restored(some, item.words) if isinstance(some, str) else [some])]
+    text, words = item.answers[min(rank, len(item.answers) - 1)], item.words
+
+    def restored(text: str) -> Parts:
+        found = (match for match in ALONE.finditer(text) if match[0] in words)
+        return replaced(text, ((*match.span(), words[match[0]]) for match in found))
+
+    if item.is_kept_in(text):
+        inner = changed(place(item.text, text, item.marks, links.get((item.text, text), [])), restored)
     else:
-        inner = [part for one in item.cut for part in render(one, rank, known, links)]
+        inner = [part for one in item.cut for part in render(one, rank, links)]
     return [*item.before, *inner, *item.after]

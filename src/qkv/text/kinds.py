@@ -10,7 +10,6 @@ import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import tokenizers
@@ -94,6 +93,18 @@ class Spaced(Kind):
         {"type": "Strip", "content": " ", "start": 1, "stop": 0},
     )
 
+    def frequent(self, texts: Iterable[str], alphabet: list[str], most: int) -> Iterator[str]:
+        """The texts without their rare characters, which are left to the bytes: at most `most` get a token, so that
+        half of the room stays for longer pieces. To be counted first, the texts go through a file."""
+        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as spool:
+            counts: Counter[str] = Counter()
+            for text in map(self.compose, checked(texts)):
+                counts.update(text)
+                spool.write(json.dumps(text, ensure_ascii=False) + "\n")
+            rare = dict.fromkeys(map(ord, ranked(counts, alphabet)[max(most, len(alphabet)) :]))
+            spool.seek(0)
+            yield from (json.loads(line).translate(rare) for line in spool)
+
 
 class BPE(Spaced):
     """Byte-pair encoding (Sennrich et al. 2016, section 3.2): merge the most frequent pair, again and again."""
@@ -104,8 +115,7 @@ class BPE(Spaced):
         trainer = trainers.BpeTrainer(
             vocab_size=room, show_progress=False, initial_alphabet=alphabet, max_token_length=LONGEST_PIECE
         )
-        with frequent(map(self.compose, checked(texts)), alphabet, room // 2) as spooled:
-            learned = train(self.frame, models.BPE(), trainer, spooled)
+        learned = train(self.frame, models.BPE(), trainer, self.frequent(texts, alphabet, room // 2))
         vocab = numbered(reserved + by_id(learned))
         return {**learned, "unk_token": SPECIALS[UNK], "byte_fallback": True, "vocab": vocab}
 
@@ -120,8 +130,7 @@ class Unigram(Spaced):
             vocab_size=room, show_progress=False, initial_alphabet=alphabet, special_tokens=[],
             max_piece_length=LONGEST_PIECE,
         )  # fmt: skip
-        with frequent(map(self.compose, checked(texts)), alphabet, room // 2) as spooled:
-            scores = dict(train(self.frame, models.Unigram(), trainer, spooled)["vocab"])
+        scores = dict(train(self.frame, models.Unigram(), trainer, self.frequent(texts, alphabet, room // 2))["vocab"])
         # The library adds its float sums in the order of a hash table, and spaces the rarest characters 0.0001 apart in
         # that order too. Rounding, and one score for those characters, make every run the same.
         lowest = min(scores.values())
@@ -273,20 +282,6 @@ def count_words(tree: Tree, texts: Iterable[str]) -> tuple[Counter[str], Counter
         for letter in word:
             letters[letter] += count
     return words, letters
-
-
-@contextmanager
-def frequent(texts: Iterable[str], alphabet: list[str], most: int) -> Iterator[Iterator[str]]:
-    """The texts without their rare characters, which are left to the bytes: at most `most` get a token, so that half of
-    the room stays for longer pieces. To be counted first, the texts go through a file."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as spool:
-        counts: Counter[str] = Counter()
-        for text in texts:
-            counts.update(text)
-            spool.write(json.dumps(text, ensure_ascii=False) + "\n")
-        rare = dict.fromkeys(map(ord, ranked(counts, alphabet)[max(most, len(alphabet)) :]))
-        spool.seek(0)
-        yield (json.loads(line).translate(rare) for line in spool)
 
 
 def ranked(counts: Counter[str], alphabet: list[str]) -> list[str]:

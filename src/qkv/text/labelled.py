@@ -6,21 +6,18 @@ from pathlib import Path
 from qkv.errors import InputError
 from qkv.text.conllu import read_conllu
 from qkv.text.examples import Labelled, LabelledPair
-from qkv.text.records import Fields
+from qkv.text.records import read_fields
 from qkv.text.sentences import split_sentences
 
 BORDER = "|||"  # between sentences, where the data itself marks them
 BREAK = "<br>"  # a line break that web pages leave in text
 
-LABELLED_FIELDS = Fields({"label": ["label"], "text": ["text", "sentence"]}, "a label, {} and a text")
-LABELLED_PAIR_FIELDS = Fields(
-    {  # as GLUE's tasks and SNLI name them
-        "first text": ["sentence1", "premise", "question1", "question", "#1 string"],
-        "second text": ["sentence2", "hypothesis", "question2", "sentence", "#2 string"],
-        "label": ["label", "gold_label", "score", "quality", "is_duplicate"],
-    },
-    "two texts and a label with {} between them",
-)
+LABELLED_FIELDS = {"label": ["label"], "text": ["text", "sentence"]}
+LABELLED_PAIR_FIELDS = {  # as GLUE's tasks and SNLI name them
+    "first text": ["sentence1", "premise", "question1", "question", "#1 string"],
+    "second text": ["sentence2", "hypothesis", "question2", "sentence", "#2 string"],
+    "label": ["label", "gold_label", "score", "quality", "is_duplicate"],
+}
 
 
 def sentences(text: str) -> list[str]:
@@ -32,7 +29,7 @@ def sentences(text: str) -> list[str]:
 def read_labelled_records(path: Path) -> Iterator[Labelled]:
     """A first line with the cells `label` and `text` names the columns of a table; without one, each line has two, the
     label and the text."""
-    for place, (label, text) in LABELLED_FIELDS.read(path):
+    for place, (label, text) in read_fields(path, LABELLED_FIELDS, "a label, {} and a text"):
         if not sentences(text):
             raise InputError(f"{place} has no text; give each line a label and a text")
         yield Labelled(label, text, place)
@@ -40,7 +37,8 @@ def read_labelled_records(path: Path) -> Iterator[Labelled]:
 
 def read_labelled_pair_records(path: Path) -> Iterator[LabelledPair]:
     """A first line may name the columns of a table; without one, each line has three cells: two texts and a label."""
-    for place, (first, second, label) in LABELLED_PAIR_FIELDS.read(path):
+    line = "two texts and a label with {} between them"
+    for place, (first, second, label) in read_fields(path, LABELLED_PAIR_FIELDS, line):
         yield LabelledPair(first, second, label, place)
 
 

@@ -4,7 +4,6 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -102,33 +101,28 @@ def shown(record: Record) -> str:
     return ", ".join(map(repr, list(record)[:5])) or "none"
 
 
-@dataclass(frozen=True)
-class Fields:
-    """What is asked of a file: each field with the names that it goes by, of which the first that is there counts."""
+def read_fields(path: Path, names: Mapping[str, Sequence[str]], line: str) -> Placed:
+    """What is asked of each record of a file, none of it empty: each field by the names that it goes by, of which the
+    first that is there counts. `line` says to a person what a line of a table without named columns holds."""
+    first = [several[0] for several in names.values()]
+    if suffix(path) == ".jsonl":
+        advice = "write {" + ", ".join(f'"{name}": "..."' for name in first) + "} on each line"
+        records: Placed = (
+            (place, [field_at(record, several, place, advice) for several in names.values()])
+            for place, record in read_objects(path, advice)
+        )
+    else:
+        advice = f"give each line {line.format('a comma' if suffix(path) == '.csv' else 'a tab')}"
+        or_name = f"{advice}, or name the columns in the first line ({' and '.join(first)} among them)"
+        records = read_table(path, lambda cells: find_columns(cells, *names.values()), len(names), or_name)
+    for place, values in records:
+        stripped = [value.strip() for value in values]
+        if "" in stripped:
+            raise InputError(f"{place} has no {list(names)[stripped.index('')]}; {advice}")
+        yield place, stripped
 
-    names: Mapping[str, Sequence[str]]
-    line: str  # what a line of a table without named columns holds, for people
 
-    def read(self, path: Path) -> Placed:
-        """None of the fields is empty."""
-        names = [several[0] for several in self.names.values()]
-        if suffix(path) == ".jsonl":
-            advice = "write {" + ", ".join(f'"{name}": "..."' for name in names) + "} on each line"
-            records = self._objects(path, advice)
-        else:
-            advice = f"give each line {self.line.format('a comma' if suffix(path) == '.csv' else 'a tab')}"
-            or_name = f"{advice}, or name the columns in the first line ({' and '.join(names)} among them)"
-            records = read_table(path, lambda cells: find_columns(cells, *self.names.values()), len(names), or_name)
-        for place, values in records:
-            stripped = [value.strip() for value in values]
-            if "" in stripped:
-                raise InputError(f"{place} has no {list(self.names)[stripped.index('')]}; {advice}")
-            yield place, stripped
-
-    def _objects(self, path: Path, shape: str) -> Placed:
-        for place, record in read_objects(path, shape):
-            keys = [next((name for name in several if name in record), several[0]) for several in self.names.values()]
-            yield place, [
-                json.dumps(record[key]) if isinstance(record.get(key), int | float)  # a label may be a number
-                else text_at(record, key, place, shape) for key in keys
-            ]  # fmt: skip
+def field_at(record: Record, names: Sequence[str], place: str, shape: str) -> str:
+    """The text that an object has under the first of some keys that is there; a label may also be a number."""
+    key = next((name for name in names if name in record), names[0])
+    return json.dumps(record[key]) if isinstance(record.get(key), int | float) else text_at(record, key, place, shape)
