@@ -36,8 +36,7 @@ def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Transl
     """`load`, of a folder that must hold a translator."""
     if Path(path).is_dir() and (name := task_in_folder(path)) in TASKS and TASKS[name] is not Translate:
         raise InputError(f"{path} holds a model of the task {name!r}, no translator; use: {TASKS[name].asks}")
-    translator: Translator = load(path, device, **how)
-    return translator
+    return load(path, device, **how)
 
 
 def task_in(loaded: folder.Loaded) -> Task:

@@ -5,5 +5,3 @@ from qkv.convert.families import FAMILIES, Converted
 from qkv.convert.foreign import Foreign
 from qkv.convert.onnx import OnnxModel
 from qkv.convert.plain import need
-
-__all__ = ["EXPORTS", "FAMILIES", "Converted", "Foreign", "OnnxModel", "digest", "exporting", "mark", "need"]

@@ -57,8 +57,7 @@ class Foreign(Tokenizer):
         for ids in rows:
             self._check(ids)
         kept = [[self._rows[number] for number in ids if number > UNK] for ids in rows]
-        texts: list[str] = self._rust.decode_batch(kept, skip_special_tokens=True)
-        return texts
+        return self._rust.decode_batch(kept, skip_special_tokens=True)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         self._check(ids)

@@ -4,23 +4,3 @@ from qkv.data.batches import START, Batch, Mixture, Place, Stream, generator
 from qkv.data.buckets import Buckets
 from qkv.data.rows import Row, Rows, RowsInMemory, RowsOnDisk, RunningText, Shard, Written, each_row, write_rows
 from qkv.data.windows import Windows
-
-__all__ = [
-    "START",
-    "Batch",
-    "Buckets",
-    "Mixture",
-    "Place",
-    "Row",
-    "Rows",
-    "RowsInMemory",
-    "RowsOnDisk",
-    "RunningText",
-    "Shard",
-    "Stream",
-    "Windows",
-    "Written",
-    "each_row",
-    "generator",
-    "write_rows",
-]

@@ -8,20 +8,3 @@ from qkv.decoding.hypothesis import Hypothesis, length_penalty
 from qkv.decoding.sampling import sample
 from qkv.decoding.searcher import Searcher
 from qkv.decoding.translator import Translated, Translator
-
-__all__ = [
-    "Engine",
-    "Generated",
-    "Generator",
-    "Hypothesis",
-    "Plain",
-    "Search",
-    "Searcher",
-    "Translated",
-    "Translator",
-    "beam_search",
-    "greedy",
-    "length_penalty",
-    "padded",
-    "sample",
-]

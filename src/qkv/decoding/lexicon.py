@@ -40,5 +40,4 @@ class Lexicon:
     def shares(self, cells: Cells) -> Shares:
         """For each cell, the probability that its target word comes from its source word; they sum to 1 for a word."""
         t, number = self.t[self.places(cells)], cells[2]
-        shares: Shares = t / np.bincount(number, t)[number]
-        return shares
+        return t / np.bincount(number, t)[number]

@@ -109,8 +109,7 @@ def log_probabilities(model: Model, src: list[int], tgt: list[int]) -> Tensor:
     given = padded([src], next(model.parameters()).device)
     logits = model(given, given.new_tensor([[BOS, *tgt]])).logits[0].float().cpu()
     logits[:, NEVER] = -torch.inf
-    log_p: Tensor = logits.log_softmax(dim=-1)
-    return log_p
+    return logits.log_softmax(dim=-1)
 
 
 def words_in(tokenizer: Tokenizer, ids: list[int]) -> list[Word]:

@@ -5,8 +5,3 @@ from qkv.documents.format import Format
 from qkv.documents.html import translate_html
 from qkv.documents.protect import Patterns, compiled
 from qkv.documents.text import TranslatedText, translate_text
-
-__all__ = [
-    "FORMATS", "FileReport", "Format", "Patterns", "TranslatedText", "compiled",
-    "translate_file", "translate_html", "translate_text",
-]  # fmt: skip

@@ -204,8 +204,7 @@ def aligned(translator: Translates, pairs: list[tuple[str, str]]) -> list[Links]
     if find is None:
         return [in_proportion(*pair) for pair in pairs]
     try:
-        links: list[Links] = find(pairs)
-        return links
+        return find(pairs)
     except InputError:
         if len(pairs) > 1:
             return [links for pair in pairs for links in aligned(translator, [pair])]

@@ -2,17 +2,3 @@
 
 from qkv.evaluation.figures import FIGURES, Figure, better, in_words
 from qkv.evaluation.scores import ClassScores, ErrorRates, Scores, class_scores, edit_distance, error_rates, score
-
-__all__ = [
-    "FIGURES",
-    "ClassScores",
-    "ErrorRates",
-    "Figure",
-    "Scores",
-    "better",
-    "class_scores",
-    "edit_distance",
-    "error_rates",
-    "in_words",
-    "score",
-]

@@ -3,5 +3,3 @@
 from qkv.look.charts import draw_curves
 from qkv.look.heatmap import draw
 from qkv.look.sentence import Look, look_at, record_attention
-
-__all__ = ["Look", "draw", "draw_curves", "look_at", "record_attention"]

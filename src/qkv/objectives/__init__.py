@@ -38,19 +38,3 @@ def named(spec: str) -> list[tuple[float, str, Objective]]:
         except ValueError as error:
             raise error if isinstance(error, InputError) else InputError(f"{text}: {error}") from None
     return parts
-
-
-__all__ = [
-    "OBJECTIVES",
-    "Asked",
-    "CausalLM",
-    "Classes",
-    "Cloze",
-    "Heads",
-    "Loss",
-    "Objective",
-    "Together",
-    "Translation",
-    "in_full",
-    "objective",
-]

@@ -8,8 +8,3 @@ from qkv.serving.queue import Queue, Queued
 from qkv.serving.server import serve
 from qkv.serving.service import Service
 from qkv.serving.suggestions import Suggestions
-
-__all__ = [
-    "ROUTES", "Glossary", "Limits", "Models", "Queue", "Queued", "Served", "Service", "Suggestions", "make_app",
-    "read_glossaries", "serve",
-]  # fmt: skip

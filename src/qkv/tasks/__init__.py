@@ -16,5 +16,3 @@ TASKS: dict[str, type[Task]] = {
     "cloze": ReadCloze,
     "heads": FindHeads,
 }
-
-__all__ = ["TASKS", "Classifier", "Corpus", "Predictor", "Survey", "Task", "TextConfig"]

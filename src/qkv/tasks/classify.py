@@ -30,7 +30,7 @@ class LabelledConfig(TextConfig):
     """How labelled texts become ids and batches."""
 
     max_length: int = setting(0, "tokens of a text, longer ones are cut and counted; 0 for the backbone's context")
-    pool: Pool = setting("last", "whose state stands for a text: that of its last token (GPT), its first, or their mean")
+    pool: Pool = setting("last", "whose state stands for a text: its last token's (GPT), its first, or their mean")
     lowercase: bool = setting(True, "with the model hierarchical: read capital letters as small ones")
     max_words: int = setting(50, "with hierarchical: tokens of a sentence; a longer one is cut into several")
     max_sentences: int = setting(200, "with hierarchical: sentences of a text; those after them are left out")

@@ -17,13 +17,6 @@ from qkv.text.pairs import read_pair_objects, read_pair_rows, read_plain, row_la
 from qkv.text.spans import read_squad
 from qkv.text.texts import BORDERS, read_json_texts, read_plain_text
 
-__all__ = [
-    "LABELLED", "LABELLED_PAIRS", "PAIRS", "SPANS", "TAGGED", "TEXTS",
-    "Labelled", "LabelledPair", "Pair", "SpanQuestion", "Tagged", "Text",
-    "languages", "read_labelled", "read_labelled_pairs", "read_pairs", "read_spans", "read_tagged", "read_texts",
-    "suffix",
-]  # fmt: skip
-
 # (path, source language, target language, what was skipped) -> pairs
 PairReader = Callable[[Path, str | None, str | None, Counter[str]], Iterator[Pair]]
 

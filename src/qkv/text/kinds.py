@@ -34,15 +34,10 @@ LONGEST_PIECE = 16  # characters; SentencePiece's max_sentencepiece_length
 
 def make_frame(normalizer: Tree | None, pre_tokenizer: Tree | None, *decoders: Tree) -> Tree:
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [],
-        "normalizer": normalizer,
-        "pre_tokenizer": pre_tokenizer,
-        "post_processor": None,
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer, "post_processor": None,
         "decoder": {"type": "Sequence", "decoders": list(decoders)},
-    }
+    }  # fmt: skip
 
 
 def printable_bytes() -> list[str]:
@@ -228,12 +223,8 @@ class Characters(Kind):
 
 # By the name that settings and `Tokenizer.train` take.
 TOKENIZERS: dict[str, type[Kind]] = {
-    "bpe": BPE,
-    "unigram": Unigram,
-    "byte_bpe": ByteBPE,
-    "wordpiece": WordPiece,
-    "characters": Characters,
-}
+    "bpe": BPE, "unigram": Unigram, "byte_bpe": ByteBPE, "wordpiece": WordPiece, "characters": Characters,
+}  # fmt: skip
 
 
 def added_tokens(names: Sequence[str], first: int) -> list[Tree]:
@@ -294,8 +285,7 @@ def train(frame: Tree, model: models.Model, trainer: trainers.Trainer, texts: It
     tokenizer = tokenizers.Tokenizer.from_str(json.dumps({**frame, "model": NOTHING}))
     tokenizer.model = model
     tokenizer.train_from_iterator(texts, trainer)
-    learned: Tree = json.loads(tokenizer.to_str())["model"]
-    return learned
+    return json.loads(tokenizer.to_str())["model"]
 
 
 def by_id(model: Tree) -> list[str]:

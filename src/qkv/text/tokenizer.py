@@ -154,8 +154,7 @@ class Tokenizer:
         for ids in rows:
             self._check(ids)
         kept = [[number for number in ids if number not in self._silent] for ids in rows]
-        texts: list[str] = self._rust.decode_batch(kept, skip_special_tokens=False)
-        return texts
+        return self._rust.decode_batch(kept, skip_special_tokens=False)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """What a person reads for each id: a space is shown as ▁, and what cannot be printed is escaped."""

@@ -3,5 +3,3 @@
 from qkv.training.run import Trained, train
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import Settings, TrainingConfig
-
-__all__ = ["SCHEDULES", "Settings", "Trained", "TrainingConfig", "train"]

@@ -83,6 +83,3 @@ def find(name: str) -> Claim:
     if key not in known:
         raise InputError(f"there is no claim {name!r}; {nearest(key, known)}")
     return known[key]
-
-
-__all__ = ["CLAIMS", "Claim", "Measured", "find"]

@@ -145,5 +145,4 @@ def influence(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     x is (1, T, D) and f keeps its length; the result is (T, T), and 0 means "does not depend" exactly.
     """
     jacobian = torch.autograd.functional.jacobian(f, x)[0, :, :, 0]  # (T, D, T, D)
-    felt: Tensor = jacobian.transpose(1, 2).flatten(2).norm(dim=-1)
-    return felt
+    return jacobian.transpose(1, 2).flatten(2).norm(dim=-1)

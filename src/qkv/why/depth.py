@@ -48,8 +48,7 @@ def gradients(depth: int, *, residual: bool, norm: str) -> list[float]:
         after = Deep(depth, residual=residual, norm=norm)(noise(1, 10, WIDTH))
         slopes = torch.autograd.grad((after[-1] * noise(1, 10, WIDTH)).sum(), after)
         norms[seed] = torch.stack([slope.norm() for slope in slopes])
-    typical: list[float] = (norms / norms[:, -1:]).log().mean(dim=0).exp().tolist()
-    return typical
+    return (norms / norms[:, -1:]).log().mean(dim=0).exp().tolist()
 
 
 def residuals() -> Measured:

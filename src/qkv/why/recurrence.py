@@ -160,8 +160,7 @@ class Recall(nn.Module):
             keys = states + self.place.weight
             weights = (keys @ question[:, :, None] / 32**0.5).softmax(dim=1)  # (B, T, 1)
             context = (weights * states).sum(dim=1)
-        answer: Tensor = self.answer(torch.cat((context, question), dim=-1))
-        return answer
+        return self.answer(torch.cat((context, question), dim=-1))
 
     def answers(self, rows: int) -> tuple[Tensor, Tensor]:
         """What it says of fresh sequences (rows, SYMBOLS), and what is right (rows,)."""

@@ -14,5 +14,3 @@ FAMILIES: dict[str, Callable[[Path, dict[str, Any], dict[str, Tensor]], Converte
     "marian": read_marian,
     "pegasus": read_marian,
 }
-
-__all__ = ["FAMILIES", "Converted", "read_marian", "write_hugging_face"]

@@ -6,8 +6,6 @@ from qkv.look import animation, architecture
 from qkv.look.gallery import parts, sentences
 from qkv.look.picture import Given, Picture, check_ending
 
-__all__ = ["ANIMATIONS", "PICTURES", "Given", "Picture", "check_ending"]
-
 # `qkv picture` adds those whose numbers are measured in rooms above this one.
 PICTURES: dict[str, Callable[[Given], Picture]] = {
     "heat-map": sentences.heat_map,

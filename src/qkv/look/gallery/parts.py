@@ -98,8 +98,7 @@ def rotation(width: int, shift: int, *, sign: int = -1) -> Tensor:
     """T(k) with PE(p + k) = T(k) PE(p): for each wave a block [[cos, sin], [-sin, cos]] of k times its frequency."""
     angle = shift * frequencies(width)
     blocks = torch.stack((angle.cos(), angle.sin(), sign * angle.sin(), angle.cos()), dim=-1).view(-1, 2, 2)
-    turn: Tensor = torch.block_diag(*blocks)
-    return turn
+    return torch.block_diag(*blocks)
 
 
 def positions(given: Given) -> Picture:
@@ -234,5 +233,4 @@ def direction(weight: Tensor) -> Tensor:
     if weight.dim() == 1:
         return torch.zeros_like(weight)
     drawn = torch.randn_like(weight)
-    scaled: Tensor = drawn / drawn.norm(dim=1, keepdim=True) * weight.detach().norm(dim=1, keepdim=True)
-    return scaled
+    return drawn / drawn.norm(dim=1, keepdim=True) * weight.detach().norm(dim=1, keepdim=True)
