@@ -15,7 +15,7 @@ from torch import Tensor
 from qkv.data import Rows, Shard
 from qkv.decoding.engine import Search, padded
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.lexicon import Cells, Ids, Lexicon, Shares
+from qkv.decoding.lexicon import Cells, Ids, Lexicon, Shares, crossed
 from qkv.decoding.sampling import RowNumber
 from qkv.engines.lean import LeanTransformer
 from qkv.engines.lean_engine import Lean
@@ -150,29 +150,17 @@ def cells(corpus: Rows) -> Iterator[Cells]:
     """
     left = MOST
     for number in range(corpus.shards):
-        shard = corpus.shard(number)  # of rows (x1 .. xn </s>, <s> y1 .. ym </s>), their words alone
-        shard = Shard(shard.ids, shard.starts + np.array([0, 1]), shard.lengths - np.array([1, 2]))
-        sizes = (shard.lengths[:, 0] + 1) * shard.lengths[:, 1]
+        shard = corpus.shard(number)  # of rows (x1 .. xn </s>, <s> y1 .. ym </s>): of a target, its words alone
+        shard = Shard(shard.ids, shard.starts + np.array([0, 1]), shard.lengths - np.array([0, 2]))
+        sizes = shard.lengths.prod(axis=1)
         ends = sizes.cumsum()
         rows = np.flatnonzero(ends <= left)
         for some in np.split(rows, np.flatnonzero(np.diff(ends[rows] // CELLS)) + 1):
             if sizes[some].sum():
-                yield of_pairs(shard, some, sizes[some])
+                yield crossed(shard, some)
         left -= int(sizes.sum())
         if left <= 0:
             return
-
-
-def of_pairs(shard: Shard, rows: Ids, sizes: Ids) -> Cells:
-    pair = rows.repeat(sizes)
-    inside = np.arange(len(pair)) - (sizes.cumsum() - sizes).repeat(sizes)
-    width = shard.lengths[pair, 0] + 1
-    place, word = inside // width, inside % width  # in the target, in the source
-    is_end = word == width - 1
-    source = shard.ids[shard.starts[pair, 0] + np.where(is_end, 0, word)].astype(np.int64)
-    target = shard.ids[shard.starts[pair, 1] + place].astype(np.int64)
-    before = (shard.lengths[rows, 1].cumsum() - shard.lengths[rows, 1]).repeat(sizes)  # target words of earlier pairs
-    return np.where(is_end, EOS, source), target, before + place
 
 
 # -- the file --------------------------------------------------------------------------------------------------------
