@@ -10,6 +10,7 @@ calls new is the past of the next step, and the first past has a length of 0.
 import copy
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.attention import padding
+from qkv.attention import Remembered, padding
 from qkv.convert.foreign import Foreign
 from qkv.convert.plain import need, output_bias, place_table
 from qkv.errors import InputError
@@ -115,15 +116,13 @@ def save(module: nn.Module, inputs: tuple[Tensor, ...], path: Path, given: list[
         )  # fmt: skip
 
 
-class OnnxState:
+@dataclass
+class OnnxState(Remembered):
     """The source with its keys and values, and the keys and values of what has been written."""
 
-    def __init__(self, src: Tensor, source: list[Tensor], past: list[Tensor]) -> None:
-        self.src, self.source, self.past = src, source, past
-
-    def reorder(self, rows: Tensor) -> None:
-        self.src, self.source = self.src[rows], [one[rows] for one in self.source]
-        self.past = [one[rows] for one in self.past]
+    src: Tensor
+    source: list[Tensor]
+    past: list[Tensor]
 
 
 class OnnxModel:

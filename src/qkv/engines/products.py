@@ -119,13 +119,15 @@ class Int8(nn.Module):
 
 @dataclass
 class Calibration:
-    """Makes products that compute in float32 and keep the range of what they are given."""
+    """Makes products that compute in float32, and keeps their weights and the range of what they are given."""
 
+    weights: dict[str, Tensor] = field(default_factory=dict)
     low: dict[str, float] = field(default_factory=dict)
     high: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, name: str, weight: Tensor, bias: Tensor | None, activation: str) -> Product:
         dense: Product = Dense(name, weight, bias, activation)
+        self.weights[name] = weight
 
         def product(x: Tensor) -> Tensor:
             low, high = (float(end) for end in x.aminmax())
