@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.convert.families.marian import rename
+from qkv.convert.families.marian import NAMES, replaced
 from qkv.folder import fill
 from qkv.models import GPT2Config, Transformer, TransformerConfig
 from qkv.positions import Places, Sinusoidal
@@ -69,7 +69,9 @@ def marian(c: TransformerConfig) -> Any:
 def copied(theirs: Any, c: TransformerConfig) -> Transformer:
     """Our model with Marian's weights; `c` must have Marian's settings: halves, biases, everything tied."""
     state = {name: tensor.detach().clone() for name, tensor in theirs.state_dict().items()}
-    tensors = {rename(name): tensor for name, tensor in state.items() if not re.search(TABLES, name)}
+    named = {name: tensor for name, tensor in state.items() if not re.search(TABLES, name)}
+    back = [(other, own) for own, other in NAMES]
+    tensors = {replaced(name.removeprefix("model."), back): tensor for name, tensor in named.items()}
     tensors |= {"source.weight": state["model.shared.weight"], "vocabulary.bias": state["final_logits_bias"][0]}
     model = Transformer(c)
     fill(model, tensors, Path("marian"))

@@ -1,9 +1,11 @@
 """x W^T + b, and perhaps an activation, by whichever kernel: as it is, laid out beforehand, or in 8 bits."""
 
+import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -136,3 +138,24 @@ class Calibration:
             return dense(x)
 
         return product
+
+
+def normalised(norm: nn.Module) -> Product:
+    """The norm with weights that are no parameters any more."""
+    return copy.deepcopy(norm).requires_grad_(False)
+
+
+def scaled(query: nn.Linear, heads: int) -> nn.Linear:
+    """The same projection with 1 / sqrt(d_k) inside."""
+    query = copy.deepcopy(query)
+    for parameter in query.parameters():
+        parameter.data *= (query.out_features // heads) ** -0.5
+    return query
+
+
+def joined(name: str, make: Make, *linears: Any, activation: str = "") -> Product:
+    """One product for several projections of the same x."""
+    weights = [linear.weight.detach() for linear in linears]
+    biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
+    weight = torch.cat(weights) if len(weights) > 1 else weights[0]
+    return make(name, weight, torch.cat(biases) if biases else None, activation)

@@ -14,8 +14,7 @@ from torch import Tensor
 from qkv.convert import digest
 from qkv.decoding.engine import Plain, Search
 from qkv.decoding.translator import longest_targets
-from qkv.engines.lean import LeanTransformer, is_standard
-from qkv.engines.lean_engine import Lean
+from qkv.engines.lean import Lean, LeanTransformer, is_standard
 from qkv.engines.products import Calibration, Int8, Product, has_kernel, quantised
 from qkv.errors import InputError
 from qkv.files import write_with

@@ -17,8 +17,7 @@ from qkv.decoding.engine import Search, padded
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.lexicon import Cells, Ids, Lexicon, Shares, crossed
 from qkv.decoding.sampling import RowNumber
-from qkv.engines.lean import LeanTransformer
-from qkv.engines.lean_engine import Lean
+from qkv.engines.lean import Lean, LeanTransformer
 from qkv.errors import InputError
 from qkv.files import write_with
 from qkv.models import Transformer

@@ -16,8 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.config import from_tree, parse_call
-from qkv.convert.families.family import ACTIVATIONS, Converted
-from qkv.convert.foreign import Foreign
+from qkv.convert.foreign import ACTIVATIONS, Converted, Foreign
 from qkv.convert.plain import output_bias, place_table
 from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_text, write_with
