@@ -71,7 +71,8 @@ def fill_linears(specs: list[Any], *groups: list[nn.Linear]) -> None:
     """One matrix of each group, one layer below the other."""
     for spec, layers in zip(specs, groups, strict=True):
         spec.weight = array(torch.cat([layer.weight for layer in layers]))
-        if biases := [layer.bias for layer in layers if layer.bias is not None]:
+        biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
+        if biases:
             spec.bias = array(torch.cat(biases))
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.text.normalise import check_unicode
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 # Theirs and ours.
@@ -76,10 +75,7 @@ class Foreign(Tokenizer):
         return tokenizer
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        for text in texts:
-            check_unicode(text)
-        found = self._rust.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [[self._ours[number] for number in encoding.ids] for encoding in found]
+        return [[self._ours[number] for number in ids] for ids in super().encode_batch(texts)]
 
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         for ids in rows:

@@ -148,9 +148,8 @@ class OnnxModel:
         return given.new_full((len(given),), BOS), OnnxState(given, source, past)
 
     def step(self, tokens: Tensor, state: OnnxState) -> Tensor:
-        given = {"tokens": tokens, "src": state.src}
-        given |= dict(zip(names("source", self.layers), state.source, strict=True))
-        given |= dict(zip(names("past", self.layers), state.past, strict=True))
+        known = [*names("source", self.layers), *names("past", self.layers)]
+        given = {"tokens": tokens, "src": state.src, **dict(zip(known, state.source + state.past, strict=True))}
         logits, *new = self.decoder.run(None, {name: tensor.numpy() for name, tensor in given.items()})
         state.past = [torch.from_numpy(one) for one in new]
         return torch.from_numpy(logits)  # (B, V)

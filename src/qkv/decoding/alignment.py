@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -84,8 +85,7 @@ def both_readings(
     translator: Translator, sources: list[Words], targets: list[Words], layers: list[int]
 ) -> list[Tensor]:
     """For each pair (2, layers, T, S) between words: the rows that predict a word, and the rows that read it."""
-    src = [[id_ for word in words for id_ in word] for words in sources]
-    tgt = [[id_ for word in words for id_ in word] for words in targets]
+    src, tgt = ([list(chain.from_iterable(words)) for words in side] for side in (sources, targets))
     longest = translator.model.config.max_length
     for ids in (*src, *tgt):
         if len(ids) + 1 > longest:

@@ -137,8 +137,9 @@ class Watched:
         return self.model.parameters()
 
     def start(self, given: Tensor) -> tuple[Tensor, "Watched"]:
-        self.rounds = []  # of the last search: a sentence that looped is searched twice
         first, self.inner = self.model.start(given)
+        self.rounds = []  # of the last search: a sentence that looped is searched twice
+        self.parents = torch.arange(len(first))
         return first, self
 
     def step(self, tokens: Tensor, state: "Watched") -> Tensor:

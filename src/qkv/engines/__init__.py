@@ -63,11 +63,11 @@ def open_lean(path: Path, loaded: Loaded, device: str) -> Plain:
 
 def auto(path: Path, loaded: Loaded, device: str) -> Engine:
     """The fastest of the engines that folder and machine have; 8 bits only where `qkv quantize` has made them."""
-    if device != "cpu" or not isinstance(loaded.model, Transformer) or not is_standard(loaded.model):
-        return open_lean(path, loaded, device)
-    has_bytes, has_library = (path / QUANTISED).exists(), bool(find_spec("ctranslate2"))
-    names = ["lean"] + ["int8"] * has_bytes + ["ctranslate2"] * has_library
-    names += ["ctranslate2-int8"] * (has_bytes and has_library)
+    names = ["lean"]
+    if device == "cpu" and isinstance(loaded.model, Transformer) and is_standard(loaded.model):
+        has_bytes, has_library = (path / QUANTISED).exists(), bool(find_spec("ctranslate2"))
+        names += ["int8"] * has_bytes + ["ctranslate2"] * has_library
+        names += ["ctranslate2-int8"] * (has_bytes and has_library)
     if names == ["lean"]:
         return open_lean(path, loaded, device)
     return fastest(path, loaded, {name: partial(ENGINES[name], path, loaded, device) for name in names})

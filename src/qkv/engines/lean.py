@@ -149,7 +149,6 @@ def padded(x: Tensor, shape: list[int], real: Tensor | None) -> Tensor:
 class LeanWriter:
     """A standard model's `start` and `step`. After `eager` steps its blocks are compiled."""
 
-    compiled: tuple[str, ...] = ("decoder",)
     eager: float
     decoder: nn.Module
     norm: Product  # after the decoder
@@ -159,8 +158,9 @@ class LeanWriter:
         """From now on without Python between the operations of all blocks: TorchScript, which runs the same kernels."""
         self.eager = 0
         with suppress(DeprecationWarning):  # where such warnings are errors, all stays as it is
-            for name in self.compiled:
-                setattr(self, name, torch.jit.script(getattr(self, name)))
+            for name, part in list(vars(self).items()):
+                if isinstance(part, LeanStack):
+                    setattr(self, name, torch.jit.script(part))
 
     def step(self, tokens: Tensor, seen: Beams) -> Tensor:
         """The last token of each hypothesis (N,) -> logits of the next one (N, V)."""
@@ -181,8 +181,6 @@ class LeanWriter:
 
 class LeanTransformer(LeanWriter):
     """`make` says by which kernel its products are computed."""
-
-    compiled = ("encoder", "decoder")
 
     def __init__(self, model: Transformer, make: Make = Dense, eager: float = EAGER) -> None:
         c = self.config = model.config
