@@ -24,7 +24,7 @@ from figures import arguments, by_turns, show, spread, table, times_as_fast
 from machine import BYTES, Rates, facts, least, rates
 from qkv.convert.families import gpt2
 from qkv.decoding import Plain, Search
-from qkv.engines.lean_engine import Lean
+from qkv.engines.lean import Lean
 from qkv.engines.quantize import tokens_agree
 from qkv.models import GPT2, GPT2Config
 from qkv.text.tokenizer import PAD, UNK

@@ -69,8 +69,9 @@ def marian(c: TransformerConfig) -> Any:
 def copied(theirs: Any, c: TransformerConfig) -> Transformer:
     """Our model with Marian's weights; `c` must have Marian's settings: halves, biases, everything tied."""
     state = {name: tensor.detach().clone() for name, tensor in theirs.state_dict().items()}
-    names = [name for name in state if not re.search(TABLES, name)]
-    tensors = {replaced(name.removeprefix("model."), ((old, new) for new, old in NAMES)): state[name] for name in names}
+    named = {name: tensor for name, tensor in state.items() if not re.search(TABLES, name)}
+    back = [(other, own) for own, other in NAMES]
+    tensors = {replaced(name.removeprefix("model."), back): tensor for name, tensor in named.items()}
     tensors |= {"source.weight": state["model.shared.weight"], "vocabulary.bias": state["final_logits_bias"][0]}
     model = Transformer(c)
     fill(model, tensors, Path("marian"))

@@ -17,7 +17,7 @@ from corpus import VOCABULARY, whole_vocabulary
 from peers import copied, marian
 from qkv.convert.ctranslate2 import write_ctranslate2
 from qkv.decoding import beam_search, greedy
-from qkv.engines.lean_engine import Lean
+from qkv.engines.lean import Lean
 from qkv.engines.products import has_kernel
 from qkv.engines.quantize import int8_engine, quantize
 from qkv.engines.workers import Processes

@@ -65,8 +65,9 @@ def test_ctranslate2_in_8_bits_scores_as_the_library_does(
     own = engine.library.Translator(str(tmp_path), compute_type="int8", intra_threads=1)
     found, exact = (one.searched(sources, Search(beam=1), 20) for one in (rounded, engine))
     lengths = {"min_decoding_length": 0, "max_decoding_length": 20}
-    theirs = own.translate_batch(rounded.spell(sources), beam_size=1, **lengths)
-    assert [some[0].tokens for some in found] == [rounded.read(result.hypotheses[0]) for result in theirs]
+    spelled = [[rounded.words[number] for number in ids] for ids in sources]
+    theirs = [result.hypotheses[0] for result in own.translate_batch(spelled, beam_size=1, **lengths)]
+    assert [some[0].tokens for some in found] == [[rounded.ids[word] for word in words] for words in theirs]
     assert [some[0].log_probability for some in found] != [some[0].log_probability for some in exact]
     with pytest.raises(InputError, match="cannot compute in int8_float16 on this cpu; use ctranslate2"):
         CTranslate2(tmp_path, variant, tokenizer, compute="int8_float16")

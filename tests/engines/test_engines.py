@@ -9,7 +9,7 @@ import qkv
 from kit import TEXTS, save_untrained, tokenizer
 from qkv import folder
 from qkv.engines import ENGINES, open_engine
-from qkv.engines.lean_engine import Lean
+from qkv.engines.lean import Lean
 from qkv.errors import InputError
 from qkv.opening import load_translator
 

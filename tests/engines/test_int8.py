@@ -10,7 +10,7 @@ from kit import TEXTS
 from qkv import folder
 from qkv.decoding import Plain, Search
 from qkv.engines import open_engine
-from qkv.engines.lean_engine import Lean
+from qkv.engines.lean import Lean
 from qkv.engines.products import Calibration, Int8, has_kernel, input_levels, quantised
 from qkv.engines.quantize import FILE, int8_engine, load, open_int8, quantize, save, tokens_agree
 from qkv.errors import InputError

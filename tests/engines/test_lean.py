@@ -13,8 +13,7 @@ from torch import Tensor
 from kit import draw, stirred, tiny_model
 from qkv.decoding import Plain, Search, greedy
 from qkv.decoding.hypothesis import best
-from qkv.engines.lean import LeanEmbedding, LeanTransformer, Sentences, is_standard, packed, padded
-from qkv.engines.lean_engine import Lean
+from qkv.engines.lean import Lean, LeanEmbedding, LeanTransformer, Sentences, is_standard, packed, padded
 from qkv.models import Recurrent, RecurrentConfig, Transformer
 from searches import some_stay
 
@@ -200,7 +199,7 @@ def test_in_a_process_of_its_own_a_step_with_little_to_do_has_one_thread(monkeyp
         engine.decode([[5, 6]], [9], Search(beam=1))
         engine.sets_threads = True
         engine.decode([[5, 6]], [9], Search(beam=1))
-        monkeypatch.setattr("qkv.engines.lean_engine.LITTLE", 10)
+        monkeypatch.setattr("qkv.engines.lean.LITTLE", 10)
         engine.decode([[5, 6]], [9], Search(beam=1))
         assert seen == [3, 1, 3]
         assert torch.get_num_threads() == 3

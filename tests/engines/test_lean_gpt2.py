@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from kit import stirred, tiny_model, tokenizer
 from qkv.decoding import Generator, Plain, Search
 from qkv.decoding.engine import padded_left
-from qkv.engines.lean import LeanGPT2, is_standard
-from qkv.engines.lean_engine import Lean
+from qkv.engines.lean import Lean, LeanGPT2, is_standard
 from searches import some_stay
 
 KINDS: list[dict[str, Any]] = [

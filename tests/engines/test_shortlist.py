@@ -17,7 +17,7 @@ from kit import save_untrained
 from qkv.data import Rows, RowsOnDisk, write_rows
 from qkv.decoding import Search, beam_search, greedy, padded
 from qkv.decoding.translator import longest_targets
-from qkv.engines.lean_engine import Lean
+from qkv.engines.lean import Lean
 from qkv.engines.quantize import int8_engine, quantize
 from qkv.engines.shortlist import FILE, ROUNDS, Shortlist, Shortlisted, lexicon, load, make_shortlist, save
 from qkv.errors import InputError

@@ -13,7 +13,7 @@ from kit import tokenizer
 from qkv import record_attention
 from qkv.decoding import Search, Searcher, Translator
 from qkv.decoding.searcher import CELLS, Searched, Wanted, by_length
-from qkv.engines.lean_engine import Lean
+from qkv.engines.lean import Lean
 from qkv.engines.workers import Processes, can_fork
 from qkv.models import Transformer
 

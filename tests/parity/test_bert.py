@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
 from qkv.attention import padding
-from qkv.convert.families.family import rename
+from qkv.convert.foreign import rename
 from qkv.layers import Inputs, Stack, StackConfig
 from qkv.positions import Places
 

@@ -16,7 +16,7 @@ from qkv.errors import InputError
 if TYPE_CHECKING:
     from qkv.data import RowsOnDisk
     from qkv.decoding import Engine, Translator
-    from qkv.engines.lean_engine import Lean
+    from qkv.engines.lean import Lean
     from qkv.engines.shortlist import Shortlist
 
 MOST = 1000  # pairs to check with
@@ -99,7 +99,7 @@ def shortlist_(
       beam: Hypotheses kept in beam search when the two are compared; 1 is greedy.
       bound: The BLEU that a shortlist may cost.
     """
-    from qkv.engines.lean_engine import Lean
+    from qkv.engines.lean import Lean
     from qkv.engines.quantize import FILE as QUANTISED
     from qkv.engines.quantize import open_int8, standard
     from qkv.engines.shortlist import FILE, WITH, Shortlisted, make_shortlist, save

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qkv.attention import MultiHead
 from qkv.convert.plain import need, output_bias, place_table
 from qkv.errors import InputError, nearest
 from qkv.layers import Stack
@@ -57,27 +56,24 @@ def fill_stack(spec: Any, stack: Stack, length: int) -> None:
         fill_norm(spec.layer_norm, stack.norm)
     for theirs, block in zip(spec.layer, stack.blocks, strict=True):
         ours: Any = block
-        fill_attention(theirs.self_attention, ours.attention, [["query", "key", "value"], ["output"]])
+        own, inner = ours.attention, ours.feed_forward
+        fill_linears(theirs.self_attention.linear, [own.query, own.key, own.value], [own.output])
         fill_norm(theirs.self_attention.layer_norm, ours.attention_residual.norm)
         if ours.has_memory:
-            fill_attention(theirs.attention, ours.memory_attention, [["query"], ["key", "value"], ["output"]])
+            memory = ours.memory_attention
+            fill_linears(theirs.attention.linear, [memory.query], [memory.key, memory.value], [memory.output])
             fill_norm(theirs.attention.layer_norm, ours.memory_residual.norm)
-        fill_linear(theirs.ffn.linear_0, [ours.feed_forward.expand])
-        fill_linear(theirs.ffn.linear_1, [ours.feed_forward.contract])
+        fill_linears([theirs.ffn.linear_0, theirs.ffn.linear_1], [inner.expand], [inner.contract])
         fill_norm(theirs.ffn.layer_norm, ours.feed_forward_residual.norm)
 
 
-def fill_attention(spec: Any, attention: MultiHead, groups: list[list[str]]) -> None:
-    for theirs, names in zip(spec.linear, groups, strict=True):
-        fill_linear(theirs, [getattr(attention, name) for name in names])
-
-
-def fill_linear(spec: Any, layers: list[nn.Linear]) -> None:
-    """One matrix of several, one below the other."""
-    spec.weight = array(torch.cat([layer.weight for layer in layers]))
-    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
-    if biases:
-        spec.bias = array(torch.cat(biases))
+def fill_linears(specs: list[Any], *groups: list[nn.Linear]) -> None:
+    """One matrix of each group, one layer below the other."""
+    for spec, layers in zip(specs, groups, strict=True):
+        spec.weight = array(torch.cat([layer.weight for layer in layers]))
+        biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
+        if biases:
+            spec.bias = array(torch.cat(biases))
 
 
 def fill_norm(spec: Any, norm: nn.LayerNorm) -> None:

@@ -1,11 +1,38 @@
-"""Somebody else's tokenizer.json with our ids: the same interface as our own tokenizer."""
+"""What families of other people's models share: their folder and their names as ours, their tokenizer with our ids."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.text.normalise import check_unicode
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+
+# Theirs and ours.
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish", "gelu_new": "gelu_tanh",
+               "gelu_pytorch_tanh": "gelu_tanh"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Converted:
+    """Their folder as ours: a model by its name and settings, its weights, the tokenizer, and what is known of it."""
+
+    architecture: str
+    config: Any
+    weights: dict[str, Tensor]
+    tokenizer: Tokenizer
+    about: dict[str, Any]
+
+
+def rename(name: str, names: Sequence[tuple[str, str]]) -> str | None:
+    """Our name of their weight, by the first pattern that fits all of it; None if none does."""
+    for pattern, ours in names:
+        if found := re.fullmatch(pattern, name):
+            return found.expand(ours)
+    return None
 
 
 class Foreign(Tokenizer):
@@ -48,10 +75,7 @@ class Foreign(Tokenizer):
         return tokenizer
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        for text in texts:
-            check_unicode(text)
-        found = self._rust.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [[self._ours[number] for number in encoding.ids] for encoding in found]
+        return [[self._ours[number] for number in ids] for ids in super().encode_batch(texts)]
 
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         for ids in rows:

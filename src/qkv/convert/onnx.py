@@ -10,6 +10,7 @@ calls new is the past of the next step, and the first past has a length of 0.
 import copy
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.attention import padding
+from qkv.attention import Remembered, padding
 from qkv.convert.foreign import Foreign
 from qkv.convert.plain import need, output_bias, place_table
 from qkv.errors import InputError
@@ -115,15 +116,13 @@ def save(module: nn.Module, inputs: tuple[Tensor, ...], path: Path, given: list[
         )  # fmt: skip
 
 
-class OnnxState:
+@dataclass
+class OnnxState(Remembered):
     """The source with its keys and values, and the keys and values of what has been written."""
 
-    def __init__(self, src: Tensor, source: list[Tensor], past: list[Tensor]) -> None:
-        self.src, self.source, self.past = src, source, past
-
-    def reorder(self, rows: Tensor) -> None:
-        self.src, self.source = self.src[rows], [one[rows] for one in self.source]
-        self.past = [one[rows] for one in self.past]
+    src: Tensor
+    source: list[Tensor]
+    past: list[Tensor]
 
 
 class OnnxModel:
@@ -149,9 +148,8 @@ class OnnxModel:
         return given.new_full((len(given),), BOS), OnnxState(given, source, past)
 
     def step(self, tokens: Tensor, state: OnnxState) -> Tensor:
-        given = {"tokens": tokens, "src": state.src}
-        given |= dict(zip(names("source", self.layers), state.source, strict=True))
-        given |= dict(zip(names("past", self.layers), state.past, strict=True))
+        known = [*names("source", self.layers), *names("past", self.layers)]
+        given = {"tokens": tokens, "src": state.src, **dict(zip(known, state.source + state.past, strict=True))}
         logits, *new = self.decoder.run(None, {name: tensor.numpy() for name, tensor in given.items()})
         state.past = [torch.from_numpy(one) for one in new]
         return torch.from_numpy(logits)  # (B, V)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ from torch import Tensor, nn
 
 from qkv.attention import Soft, recording
 from qkv.config import from_tree
+from qkv.data import RowsInMemory
 from qkv.decoding.engine import padded
-from qkv.decoding.lexicon import Cells, Lexicon
+from qkv.decoding.lexicon import Lexicon, crossed
 from qkv.decoding.searcher import CELLS, by_length
 from qkv.decoding.translator import Translator
 from qkv.errors import InputError
@@ -83,8 +85,7 @@ def both_readings(
     translator: Translator, sources: list[Words], targets: list[Words], layers: list[int]
 ) -> list[Tensor]:
     """For each pair (2, layers, T, S) between words: the rows that predict a word, and the rows that read it."""
-    src = [[id_ for word in words for id_ in word] for words in sources]
-    tgt = [[id_ for word in words for id_ in word] for words in targets]
+    src, tgt = ([list(chain.from_iterable(words)) for words in side] for side in (sources, targets))
     longest = translator.model.config.max_length
     for ids in (*src, *tgt):
         if len(ids) + 1 > longest:
@@ -184,17 +185,11 @@ def best_layer(translator: Translator, pairs: list[tuple[str, str]]) -> Readout:
 def lexical_posteriors(pairs: list[tuple[list[str], list[str]]]) -> list[Tensor]:
     """p(target word j comes from source word i | pair) by IBM model 1, (T, S) for each pair: rows sum to 1."""
     words = {word: number for number, word in enumerate({word for pair in pairs for side in pair for word in side})}
-    parts, before = list[Cells](), 0
-    for pair in pairs:
-        source, target = (np.array([words[word] for word in side], np.int64) for side in pair)
-        number = np.arange(before, before + len(target))
-        parts.append((np.tile(source, len(target)), target.repeat(len(source)), number.repeat(len(source))))
-        before += len(target)
-    source, target, number = (np.concatenate(column) for column in zip(*parts, strict=True))
+    shard = RowsInMemory([[[words[word] for word in side] for side in pair] for pair in pairs]).shard(0)
+    cells = crossed(shard, np.arange(len(pairs)))
     # Of the last round, what is asked for is the expectation.
-    shares = Lexicon.learn(lambda: [(source, target, number)], len(words), ROUNDS - 1).shares((source, target, number))
-    sizes = [len(part[0]) for part in parts]
-    several = torch.from_numpy(shares).float().split(sizes)
+    shares = Lexicon.learn(lambda: [cells], len(words), ROUNDS - 1).shares(cells)
+    several = torch.from_numpy(shares).float().split(shard.lengths.prod(axis=1).tolist())
     return [share.view(len(target), len(source)) for share, (source, target) in zip(several, pairs, strict=True)]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from qkv.decoding.hypothesis import Constraints, Ends, Hypothesis, best, length_penalty
+from qkv.decoding.hypothesis import Constraints, Ends, Hypothesis, best
 from qkv.models import State, Writes
 from qkv.text.tokenizer import EOS
 
@@ -48,9 +48,8 @@ class _Search:
         top, index = sums.topk(min(2 * self.beam, sums.size(1)), dim=1)  # (n, 2W)
         parent, token = index // values.size(1), tokens.view(n, -1).gather(1, index)
         rows = parent + width * torch.arange(n, device=parent.device)[:, None]
-        ends = token == EOS
         self.finish(top, rows, token, last)
-        alive = top.masked_fill(ends, -torch.inf)
+        alive = top.masked_fill(token == EOS, -torch.inf)
         self.total, kept = alive.topk(min(self.beam, alive.size(1)), dim=1)  # (n, W)
         going = self.unfinished()
         self.sentence, self.total = self.sentence[going], self.total[going]
@@ -63,18 +62,12 @@ class _Search:
         over = token == EOS if last is None else (token == EOS) | last.to(token.device)[:, None]
         if not over.any():
             return
-        at_limit = [False] * len(top) if last is None else last.tolist()
-        length = self.tokens.size(1)  # new tokens, the end included
-        penalty = length_penalty(length, self.alpha)
-        values, is_forced = top.tolist(), self.constraints.ends == "forced"
+        at_limit, values = [False] * len(top) if last is None else last.tolist(), top.tolist()
         for i, j in over[:, : self.beam].nonzero().tolist():
-            if values[i][j] == -torch.inf:
-                continue
-            is_end = bool(token[i, j] == EOS)
-            written = self.tokens[rows[i, j], 1:].tolist() + ([] if is_end else [int(token[i, j])])
-            ended = is_end and not (is_forced and at_limit[i])
-            hypothesis = Hypothesis(written, values[i][j] / penalty, values[i][j], ended)
-            self.finished[int(self.sentence[i])].append(hypothesis)
+            if values[i][j] != -torch.inf:
+                written = [*self.tokens[rows[i, j], 1:].tolist(), int(token[i, j])]
+                hypothesis = self.constraints.hypothesis(written, values[i][j], at_limit[i], self.alpha)
+                self.finished[int(self.sentence[i])].append(hypothesis)
 
     def unfinished(self) -> Tensor:
         """Which sentences go on: too few finished, the limit not reached, and some hypothesis still alive."""

@@ -6,7 +6,6 @@ from typing import Any, overload
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from qkv.config import check_keys
@@ -15,7 +14,7 @@ from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.searcher import Opened, by_length
 from qkv.decoding.translator import Scored
 from qkv.errors import InputError
-from qkv.evaluation.perplexity import Likelihood, ScoredWindow, windows
+from qkv.evaluation.perplexity import Likelihood, windows
 from qkv.text.tokenizer import EOS, PAD
 
 DRAWS = ("temperature", "top_k", "top_p")  # each of them asks for sampling
@@ -158,19 +157,15 @@ class Generator(Opened):
         totals, device = [0.0] * len(rows), next(self.model.parameters()).device
         for batch in by_length([window.stop - window.start for _, window in parts], CELLS):
             some = [parts[i] for i in batch]
-            both = [shifted(rows[row], window) for row, window in some]
-            read, asked = (pad_sequence(list(side), batch_first=True).to(device) for side in zip(*both, strict=True))
+            given = [torch.tensor([EOS, *rows[row]][at.start : at.stop]) for row, at in some]
+            # What should follow each token of it: PAD where that is not counted.
+            after_it = [torch.tensor([PAD] * (at.first - at.start) + rows[row][at.first : at.stop]) for row, at in some]
+            read, asked = (pad_sequence(side, batch_first=True).to(device) for side in (given, after_it))
             logits = self.model(ids=read).logits.float()  # (B, T, V)
             losses = F.cross_entropy(logits.transpose(1, 2), asked, ignore_index=PAD, reduction="none").double()
             for (row, _), loss in zip(some, losses.sum(dim=1).tolist(), strict=True):
                 totals[row] += loss
         return totals
-
-
-def shifted(ids: list[int], window: ScoredWindow) -> tuple[Tensor, Tensor]:
-    """What is read, and what should follow each token of it: PAD where that is not counted."""
-    start, stop, first = window
-    return torch.tensor([EOS, *ids][start:stop]), torch.tensor([PAD] * (first - start) + ids[first:stop])
 
 
 def search_for(tokens: int, stop: bool, how: dict[str, Any]) -> Search:

@@ -54,10 +54,8 @@ def one_by_one(model: Writes, given: Tensor, constraints: Constraints, choose: C
         over = is_end if last is None else is_end | last
         done = {}
         for row in over.nonzero()[:, 0].tolist():
-            score, forced = float(total[row]), last is not None and bool(last[row])
-            written = tokens[row, 1 : -1 if is_end[row] else None].tolist()
-            ended = bool(is_end[row]) and not (forced and constraints.ends == "forced")
-            done[int(rows[row])] = Hypothesis(written, score, score, ended)
+            is_last = last is not None and bool(last[row])
+            done[int(rows[row])] = constraints.hypothesis(tokens[row, 1:].tolist(), float(total[row]), is_last)
         yield NextTokens(chosen[:, 0], done)
         if done:
             going = (~over).nonzero()[:, 0].to(first.device)

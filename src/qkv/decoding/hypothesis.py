@@ -66,6 +66,12 @@ class Constraints:
         """Which of these rows (n,) now write their last token, the `length`-th; None: not one."""
         return self.limits[rows] <= length if self.soonest <= length else None
 
+    def hypothesis(self, tokens: list[int], log_p: float, is_last: bool, alpha: float = 0.0) -> Hypothesis:
+        """What is over after these tokens: the last one is the end, or stands at the limit."""
+        is_end = tokens[-1] == EOS
+        ended = is_end and not (is_last and self.ends == "forced")
+        return Hypothesis(tokens[:-1] if is_end else tokens, log_p / length_penalty(len(tokens), alpha), log_p, ended)
+
     def log_probabilities(self, logits: Tensor, tokens: Tensor, last: Tensor | None) -> Tensor:
         """log p of each next token (N, V) after those so far (N, t), with what may not follow at -inf."""
         logits.index_fill_(1, NEVER.to(logits.device), -torch.inf)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from qkv.data import Shard
+
 Ids = NDArray[np.int64]
 Shares = NDArray[np.float64]
 Cells = tuple[Ids, Ids, Ids]  # each source word of some pairs with each target word: both, and the number of the latter
@@ -41,3 +43,15 @@ class Lexicon:
         """For each cell, the probability that its target word comes from its source word; they sum to 1 for a word."""
         t, number = self.t[self.places(cells)], cells[2]
         return t / np.bincount(number, t)[number]
+
+
+def crossed(shard: Shard, rows: Ids) -> Cells:
+    """The cells of some pairs (source, target), target word by target word."""
+    widths, heights = shard.lengths[rows].T
+    sizes = widths * heights
+    pair = np.arange(len(rows)).repeat(sizes)
+    inside = np.arange(len(pair)) - (sizes.cumsum() - sizes)[pair]
+    place, word = np.divmod(inside, widths[pair])  # in the target, in the source
+    starts = shard.starts[rows]
+    source, target = (shard.ids[starts[pair, side] + at].astype(np.int64) for side, at in ((0, word), (1, place)))
+    return source, target, (heights.cumsum() - heights)[pair] + place

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,9 +51,8 @@ class Searcher:
         wanted = [Wanted(*one) for one in zip(sources, limits, named, strict=True)]
         numbers = by_length(sizes or [len(ids) + 1 for ids in sources], CELLS // how.beam, count)
         batches = [[wanted[i] for i in some] for some in numbers]
-        found: dict[int, Searched] = {}
-        for some, results in zip(numbers, self.side_by_side(batches, how, count), strict=True):
-            found |= zip(some, results, strict=True)
+        results = chain.from_iterable(self.side_by_side(batches, how, count))
+        found = dict(zip(chain.from_iterable(numbers), results, strict=True))
         return [found[i] for i in range(len(sources))]
 
     def side_by_side(self, batches: list[list[Wanted]], how: Search, count: int) -> Iterable[list[Searched]]:

@@ -14,7 +14,7 @@ from qkv.decoding.hypothesis import NEVER, Hypothesis, length_penalty
 from qkv.decoding.searcher import Searched
 from qkv.decoding.translator import Scored, Translated, Translator, longest_targets
 from qkv.errors import InputError
-from qkv.models import EncoderDecoder, Model, State
+from qkv.models import EncoderDecoder, Model
 from qkv.text.normalise import normalise
 from qkv.text.sentences import split_sentences
 from qkv.text.tokenizer import BOS, EOS, Tokenizer
@@ -127,7 +127,7 @@ def words_in(tokenizer: Tokenizer, ids: list[int]) -> list[Word]:
 
 
 class Watched:
-    """A model between a search and the real one, which writes down what the search goes on from."""
+    """A model between a search and the real one, and its state: it writes down what the search goes on from."""
 
     def __init__(self, model: EncoderDecoder) -> None:
         self.model, self.config, self.rounds = model, model.config, list[Round]()
@@ -135,36 +135,30 @@ class Watched:
     def parameters(self) -> Iterator[nn.Parameter]:
         return self.model.parameters()
 
-    def start(self, given: Tensor) -> tuple[Tensor, "WatchedState"]:
+    def start(self, given: Tensor) -> tuple[Tensor, "Watched"]:
+        first, self.inner = self.model.start(given)
         self.rounds = []  # of the last search: a sentence that looped is searched twice
-        first, state = self.model.start(given)
-        return first, WatchedState(state, len(first))
+        self.parents = torch.arange(len(first))
+        return first, self
 
-    def step(self, tokens: Tensor, state: "WatchedState") -> Tensor:
+    def step(self, tokens: Tensor, state: "Watched") -> Tensor:
         if self.rounds:
-            last = tokens.cpu()[:, None]
-            state.tokens = torch.cat((state.tokens, last), dim=1)
-            state.totals = state.totals + state.log_p.gather(1, last)[:, 0]
-        rows = (state.tokens.tolist(), state.totals.tolist(), state.parents.tolist())
-        self.rounds.append(list(zip(*rows, strict=True)))
-        logits = self.model.step(tokens, state.inner)
+            pairs = zip(self.parents.tolist(), tokens.tolist(), strict=True)
+            self.rounds.append([self.continued(parent, token) for parent, token in pairs])
+        else:
+            self.rounds.append([([], 0.0, row) for row in range(len(tokens))])
+        logits = self.model.step(tokens, self.inner)
         log_p = logits.float().clone().index_fill_(1, NEVER.to(logits.device), -torch.inf).log_softmax(dim=-1)
-        state.log_p, state.parents = log_p.cpu(), torch.arange(len(tokens))
+        self.log_p, self.parents = log_p.cpu(), torch.arange(len(tokens))
         return logits
 
-
-class WatchedState:
-    """A model's state, and of each hypothesis its tokens, its log p, and which one of the step before it continues."""
-
-    def __init__(self, inner: State, n: int) -> None:
-        self.inner, self.tokens, self.log_p = inner, torch.empty(n, 0, dtype=torch.long), torch.empty(n, 0)
-        self.totals, self.parents = torch.zeros(n, dtype=torch.float64), torch.arange(n)
+    def continued(self, parent: int, token: int) -> tuple[list[int], float, int]:
+        tokens, total, _ = self.rounds[-1][parent]
+        return [*tokens, token], total + float(self.log_p[parent, token]), parent
 
     def reorder(self, rows: Tensor) -> None:
         self.inner.reorder(rows)
-        rows = rows.cpu()
-        self.tokens, self.totals, self.parents = self.tokens[rows], self.totals[rows], self.parents[rows]
-        self.log_p = self.log_p[rows]
+        self.parents = self.parents[rows.cpu()]
 
 
 def steps_of(rounds: list[Round], found: list[Hypothesis], tokenizer: Tokenizer, alpha: float) -> Iterator[SearchStep]:

@@ -12,8 +12,7 @@ import torch
 from qkv.decoding import Engine, Generator, Plain, Translator
 from qkv.engines.ctranslate2 import CTranslate2
 from qkv.engines.fastest import fastest
-from qkv.engines.lean import is_standard
-from qkv.engines.lean_engine import Lean
+from qkv.engines.lean import Lean, is_standard
 from qkv.engines.quantize import FILE as QUANTISED
 from qkv.engines.quantize import open_int8
 from qkv.engines.shortlist import WITH, Shortlisted
@@ -57,26 +56,26 @@ def opened(kind: type[W], loaded: Loaded, engine: str, workers: int, own_process
     return kind(loaded.model, loaded.tokenizer, loaded.about, found, workers=workers, folder=loaded.folder)
 
 
-def lean(path: Path, loaded: Loaded, device: str) -> Plain:
+def open_lean(path: Path, loaded: Loaded, device: str) -> Plain:
     """Our searches in float32, by whichever form is faster."""
     return Lean(loaded.model) if is_standard(loaded.model) and device == "cpu" else SideBySide(loaded.model)
 
 
 def auto(path: Path, loaded: Loaded, device: str) -> Engine:
     """The fastest of the engines that folder and machine have; 8 bits only where `qkv quantize` has made them."""
-    if device != "cpu" or not isinstance(loaded.model, Transformer) or not is_standard(loaded.model):
-        return lean(path, loaded, device)
-    has_bytes, has_library = (path / QUANTISED).exists(), bool(find_spec("ctranslate2"))
-    names = ["lean"] + ["int8"] * has_bytes + ["ctranslate2"] * has_library
-    names += ["ctranslate2-int8"] * (has_bytes and has_library)
+    names = ["lean"]
+    if device == "cpu" and isinstance(loaded.model, Transformer) and is_standard(loaded.model):
+        has_bytes, has_library = (path / QUANTISED).exists(), bool(find_spec("ctranslate2"))
+        names += ["int8"] * has_bytes + ["ctranslate2"] * has_library
+        names += ["ctranslate2-int8"] * (has_bytes and has_library)
     if names == ["lean"]:
-        return lean(path, loaded, device)
+        return open_lean(path, loaded, device)
     return fastest(path, loaded, {name: partial(ENGINES[name], path, loaded, device) for name in names})
 
 
 # (the model folder, what it holds, the device)
 ENGINES: dict[str, Callable[[Path, Loaded, str], Engine]] = {
-    "lean": lean,
+    "lean": open_lean,
     "int8": open_int8,
     "ctranslate2": CTranslate2.open,
     "ctranslate2-int8": partial(CTranslate2.open, compute="int8"),

@@ -1,9 +1,8 @@
 """CTranslate2 as an engine: the same searches in C++, on a CTranslate2 folder inside the model folder."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,8 @@ class CTranslate2:
     @classmethod
     def open(cls, path: Path, loaded: Loaded, device: str = "cpu", compute: str = "default") -> "CTranslate2":
         """The engine of a model folder, whose CTranslate2 folder is written first if there is none of these weights."""
-        with prepared(path, loaded) as folder:
+        with tempfile.TemporaryDirectory() as elsewhere:
+            folder = prepared(path, loaded, Path(elsewhere))
             return cls(folder, loaded.model, loaded.tokenizer, device, compute)
 
     def decode(
@@ -86,43 +86,35 @@ class CTranslate2:
     def searched(self, sources: list[list[int]], how: Search, limit: int) -> list[list[Hypothesis]]:
         """The best `beam` that ended, by log p."""
         results = self.translator.translate_batch(
-            self.spell(sources), beam_size=how.beam, num_hypotheses=how.beam, length_penalty=POWER, return_scores=True,
-            max_input_length=0, min_decoding_length=0, max_decoding_length=limit, max_batch_size=BATCH,
+            [[self.words[number] for number in ids] for ids in sources], beam_size=how.beam, num_hypotheses=how.beam,
+            length_penalty=POWER, return_scores=True, max_input_length=0, min_decoding_length=0,
+            max_decoding_length=limit, max_batch_size=BATCH,
         )  # fmt: skip
         alpha, found = how.alpha if how.beam > 1 else 0.0, []
         for result in results:
-            rows = zip(map(self.read, result.hypotheses), result.scores, strict=True)
-            found.append([scored(ids, score * (len(ids) + 1) ** POWER, alpha) for ids, score in rows])
+            rows = [[self.ids[word] for word in words] for words in result.hypotheses]
+            both = zip(rows, result.scores, strict=True)
+            found.append([scored(ids, score * (len(ids) + 1) ** POWER, alpha) for ids, score in both])
         return found
-
-    def spell(self, rows: list[list[int]]) -> list[list[str]]:
-        return [[self.words[number] for number in ids] for ids in rows]
-
-    def read(self, words: list[str]) -> list[int]:
-        return [self.ids[word] for word in words]
 
 
 def scored(ids: list[int], log_probability: float, alpha: float) -> Hypothesis:
     return Hypothesis(ids, log_probability / length_penalty(len(ids) + 1, alpha), log_probability, True)
 
 
-@contextmanager
-def prepared(path: Path, loaded: Loaded) -> Iterator[Path]:
-    """The CTranslate2 folder of a model folder: inside it, or for a moment elsewhere if it cannot be written to."""
+def prepared(path: Path, loaded: Loaded, elsewhere: Path) -> Path:
+    """The CTranslate2 folder of a model folder: inside it, or elsewhere if it cannot be written to."""
     kept = path / "ctranslate2"
     noted = mark(kept) or {}
     if noted.get("weights") == digest(path):
-        yield kept
-        return
-    parts = (loaded.model, loaded.tokenizer, loaded.about, str(noted.get("quantization", "")))
+        return kept
 
     def export(folder: Path) -> Path:
+        parts = (loaded.model, loaded.tokenizer, loaded.about, str(noted.get("quantization", "")))
         with exporting("ctranslate2", path, folder, *parts):
             return folder
 
-    with tempfile.TemporaryDirectory() as elsewhere:
-        try:
-            made = export(kept)
-        except OSError:  # no permission, no space
-            made = export(Path(elsewhere) / "ctranslate2")
-        yield made
+    try:
+        return export(kept)
+    except OSError:  # no permission, no space
+        return export(elsewhere / "ctranslate2")

@@ -1,6 +1,6 @@
-"""A Transformer and GPT-2 as decoding runs them: the numbers of `models`, with less work for each token."""
+"""A Transformer and GPT-2 as decoding runs them, with less work for each token, and the searches on them."""
 
-import copy
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeGuard, cast
 
@@ -9,14 +9,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention import MultiHead, Soft, padding
+from qkv.decoding.engine import Search, Spread, Work
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.sampling import RowNumber
 from qkv.engines.beams import Beams, Prompted, look
-from qkv.engines.products import HAS_ONEDNN, Dense, Make, Packed, Product
+from qkv.engines.products import HAS_ONEDNN, Dense, Make, Packed, Product, joined, normalised, scaled
+from qkv.engines.workers import SideBySide
 from qkv.layers import Block, Stack
-from qkv.models import GPT2, Model, Transformer
+from qkv.models import GPT2, GPT2Config, Model, Transformer, Writes
 from qkv.positions import Places, Position
 from qkv.text.tokenizer import BOS, PAD
 
 EAGER = 64  # steps that are over before compiling (0.1 to 0.2 s) is
+LITTLE = 2 * 10**7  # multiply-adds of a step up to which one thread is at least as fast as two
 MOSTLY = 0.95  # the share of real tokens above which packing costs more than it saves
 
 
@@ -144,7 +149,6 @@ def padded(x: Tensor, shape: list[int], real: Tensor | None) -> Tensor:
 class LeanWriter:
     """A standard model's `start` and `step`. After `eager` steps its blocks are compiled."""
 
-    compiled: tuple[str, ...] = ("decoder",)
     eager: float
     decoder: nn.Module
     norm: Product  # after the decoder
@@ -154,8 +158,9 @@ class LeanWriter:
         """From now on without Python between the operations of all blocks: TorchScript, which runs the same kernels."""
         self.eager = 0
         with suppress(DeprecationWarning):  # where such warnings are errors, all stays as it is
-            for name in self.compiled:
-                setattr(self, name, torch.jit.script(getattr(self, name)))
+            for name, part in list(vars(self).items()):
+                if isinstance(part, LeanStack):
+                    setattr(self, name, torch.jit.script(part))
 
     def step(self, tokens: Tensor, seen: Beams) -> Tensor:
         """The last token of each hypothesis (N,) -> logits of the next one (N, V)."""
@@ -176,8 +181,6 @@ class LeanWriter:
 
 class LeanTransformer(LeanWriter):
     """`make` says by which kernel its products are computed."""
-
-    compiled = ("encoder", "decoder")
 
     def __init__(self, model: Transformer, make: Make = Dense, eager: float = EAGER) -> None:
         c = self.config = model.config
@@ -260,22 +263,36 @@ class LeanGPT2(LeanWriter):
         return seen.arranged(F.embedding(tokens, self.table) + F.embedding(seen.places(), self.placed))
 
 
-def normalised(norm: nn.Module) -> Product:
-    """The norm with weights that are no parameters any more."""
-    return copy.deepcopy(norm).requires_grad_(False)
+class Lean(SideBySide):
+    """The searches on the lean form of a standard Transformer or GPT-2: the same texts, sooner."""
 
+    name = "lean"
 
-def scaled(query: nn.Linear, heads: int) -> nn.Linear:
-    """The same projection with 1 / sqrt(d_k) inside."""
-    query = copy.deepcopy(query)
-    for parameter in query.parameters():
-        parameter.data *= (query.out_features // heads) ** -0.5
-    return query
+    def __init__(self, model: Transformer | GPT2, decoder: Writes | None = None) -> None:
+        super().__init__(model, decoder or (LeanGPT2(model) if isinstance(model, GPT2) else LeanTransformer(model)))
+        c = model.config
+        layers, attentions = (c.layers, 4) if isinstance(c, GPT2Config) else (c.decoder_layers, 6)
+        block = attentions * c.d_model**2 + 2 * c.d_model * c.inner_width
+        self.weights = layers * block + c.vocab_size * c.d_model  # that a step multiplies with
+        self.sets_threads = False  # True, for a process of one's own: little work is done by one thread of torch
 
+    def decode(
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
+    ) -> list[list[Hypothesis]]:
+        if not self.sets_threads or len(sources) * how.beam * self.weights > LITTLE:
+            return super().decode(sources, limits, how, rows)
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)  # threads that begin meanwhile keep it
+        try:
+            return super().decode(sources, limits, how, rows)
+        finally:
+            torch.set_num_threads(before)
 
-def joined(name: str, make: Make, *linears: Any, activation: str = "") -> Product:
-    """One product for several projections of the same x."""
-    weights = [linear.weight.detach() for linear in linears]
-    biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
-    weight = torch.cat(weights) if len(weights) > 1 else weights[0]
-    return make(name, weight, torch.cat(biases) if biases else None, activation)
+    def compile(self) -> None:
+        """Now, and not after some steps: there is much to do."""
+        if isinstance(self.decoder, LeanWriter):
+            self.decoder.compile()
+
+    def spread(self, work: Work, count: int) -> Spread | None:
+        self.compile()  # once for all
+        return super().spread(work, count)

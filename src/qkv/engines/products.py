@@ -1,9 +1,11 @@
 """x W^T + b, and perhaps an activation, by whichever kernel: as it is, laid out beforehand, or in 8 bits."""
 
+import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -119,13 +121,15 @@ class Int8(nn.Module):
 
 @dataclass
 class Calibration:
-    """Makes products that compute in float32 and keep the range of what they are given."""
+    """Makes products that compute in float32, and keeps their weights and the range of what they are given."""
 
+    weights: dict[str, Tensor] = field(default_factory=dict)
     low: dict[str, float] = field(default_factory=dict)
     high: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, name: str, weight: Tensor, bias: Tensor | None, activation: str) -> Product:
         dense: Product = Dense(name, weight, bias, activation)
+        self.weights[name] = weight
 
         def product(x: Tensor) -> Tensor:
             low, high = (float(end) for end in x.aminmax())
@@ -134,3 +138,24 @@ class Calibration:
             return dense(x)
 
         return product
+
+
+def normalised(norm: nn.Module) -> Product:
+    """The norm with weights that are no parameters any more."""
+    return copy.deepcopy(norm).requires_grad_(False)
+
+
+def scaled(query: nn.Linear, heads: int) -> nn.Linear:
+    """The same projection with 1 / sqrt(d_k) inside."""
+    query = copy.deepcopy(query)
+    for parameter in query.parameters():
+        parameter.data *= (query.out_features // heads) ** -0.5
+    return query
+
+
+def joined(name: str, make: Make, *linears: Any, activation: str = "") -> Product:
+    """One product for several projections of the same x."""
+    weights = [linear.weight.detach() for linear in linears]
+    biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
+    weight = torch.cat(weights) if len(weights) > 1 else weights[0]
+    return make(name, weight, torch.cat(biases) if biases else None, activation)

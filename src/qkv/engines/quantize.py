@@ -14,8 +14,7 @@ from torch import Tensor
 from qkv.convert import digest
 from qkv.decoding.engine import Plain, Search
 from qkv.decoding.translator import longest_targets
-from qkv.engines.lean import LeanTransformer, is_standard
-from qkv.engines.lean_engine import Lean
+from qkv.engines.lean import Lean, LeanTransformer, is_standard
 from qkv.engines.products import Calibration, Int8, Product, has_kernel, quantised
 from qkv.errors import InputError
 from qkv.files import write_with
@@ -47,18 +46,13 @@ def standard(model: Model) -> Transformer:
 @torch.inference_mode()
 def quantize(model: Model, sources: list[list[int]]) -> dict[str, Stored]:
     """All products of a model, their input's ranges as they are when these sentences are translated greedily."""
-    kept: dict[str, Stored] = {}
     watched, plain = Calibration(), standard(model)
     limits = longest_targets(sources, plain.config.max_length)
     Lean(plain, LeanTransformer(plain, watched, eager=math.inf)).decode(sources, limits, Search(beam=1))
-
-    def store(name: str, weight: Tensor, bias: Tensor | None, activation: str) -> Product:
-        values, scale = quantised(weight)
-        kept[name] = Stored(values, scale, torch.tensor([watched.low[name], watched.high[name]]))
-        return watched(name, weight, bias, activation)
-
-    LeanTransformer(plain, store, eager=math.inf)
-    return kept
+    return {
+        name: Stored(*quantised(weight), torch.tensor([watched.low[name], watched.high[name]]))
+        for name, weight in watched.weights.items()
+    }
 
 
 def int8_engine(model: Model, kept: dict[str, Stored]) -> Lean:

@@ -15,11 +15,9 @@ from torch import Tensor
 from qkv.data import Rows, Shard
 from qkv.decoding.engine import Search, padded
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.lexicon import Cells, Ids, Lexicon, Shares
+from qkv.decoding.lexicon import Cells, Ids, Lexicon, Shares, crossed
 from qkv.decoding.sampling import RowNumber
-from qkv.engines.beams import Beams
-from qkv.engines.lean import LeanTransformer
-from qkv.engines.lean_engine import Lean
+from qkv.engines.lean import Lean, LeanTransformer
 from qkv.errors import InputError
 from qkv.files import write_with
 from qkv.models import Transformer
@@ -62,38 +60,36 @@ class Shortlist:
 # -- decoding --------------------------------------------------------------------------------------------------------
 
 
-class ShortState:
-    """What the lean Transformer remembers, and for each sentence at work what it may not say: 0 or -inf (n, U)."""
-
-    def __init__(self, seen: Beams, blocked: Tensor) -> None:
-        self.seen, self.blocked = seen, blocked
-
-    def reorder(self, rows: Tensor) -> None:
-        kept = (rows // self.seen.width).unique_consecutive()
-        if len(kept) < len(self.blocked):
-            self.blocked = self.blocked[kept]
-        self.seen.reorder(rows)
-
-
 class Short:
-    """A lean Transformer that has the words of some sentences' lists only: its tokens are places in `ids` (U,)."""
+    """A lean Transformer that has the words of some sentences' lists only: its tokens are places in `ids` (U,).
+
+    It is made for one search and is its own state: what the Transformer remembers, and for each sentence at work what
+    it may not say, 0 or -inf (n, U).
+    """
 
     def __init__(self, lean: LeanTransformer, shortlist: Shortlist, src: Tensor) -> None:
         self.lean, self.shortlist = lean, shortlist
         self.ids, _ = shortlist.of(src)
         self.vocabulary = cast(Any, lean.vocabulary).rows(self.ids)
 
-    def start(self, given: Tensor) -> tuple[Tensor, ShortState]:
+    def start(self, given: Tensor) -> tuple[Tensor, "Short"]:
         """The sentences that it was made for, in any order, each as often as one likes."""
         _, may = self.shortlist.of(given)
-        first, seen = self.lean.start(given)  # <s> is the same number in every list
-        return first, ShortState(seen, torch.zeros(may.shape).masked_fill_(~may, -torch.inf))
+        first, self.seen = self.lean.start(given)  # <s> is the same number in every list
+        self.blocked = torch.zeros(may.shape).masked_fill_(~may, -torch.inf)
+        return first, self
 
-    def step(self, tokens: Tensor, state: ShortState) -> Tensor:
+    def step(self, tokens: Tensor, state: "Short") -> Tensor:
         """The last token of each hypothesis (N,) -> logits of the next one (N, U)."""
-        logits: Tensor = self.vocabulary(self.lean.hidden(self.ids[tokens], state.seen))
-        logits.view(len(state.blocked), -1, len(self.ids)).add_(state.blocked[:, None])
+        logits: Tensor = self.vocabulary(self.lean.hidden(self.ids[tokens], self.seen))
+        logits.view(len(self.blocked), -1, len(self.ids)).add_(self.blocked[:, None])
         return logits
+
+    def reorder(self, rows: Tensor) -> None:
+        kept = (rows // self.seen.width).unique_consecutive()
+        if len(kept) < len(self.blocked):
+            self.blocked = self.blocked[kept]
+        self.seen.reorder(rows)
 
 
 class Shortlisted(Lean):
@@ -153,29 +149,17 @@ def cells(corpus: Rows) -> Iterator[Cells]:
     """
     left = MOST
     for number in range(corpus.shards):
-        shard = corpus.shard(number)  # of rows (x1 .. xn </s>, <s> y1 .. ym </s>), their words alone
-        shard = Shard(shard.ids, shard.starts + np.array([0, 1]), shard.lengths - np.array([1, 2]))
-        sizes = (shard.lengths[:, 0] + 1) * shard.lengths[:, 1]
+        shard = corpus.shard(number)  # of rows (x1 .. xn </s>, <s> y1 .. ym </s>): of a target, its words alone
+        shard = Shard(shard.ids, shard.starts + np.array([0, 1]), shard.lengths - np.array([0, 2]))
+        sizes = shard.lengths.prod(axis=1)
         ends = sizes.cumsum()
         rows = np.flatnonzero(ends <= left)
         for some in np.split(rows, np.flatnonzero(np.diff(ends[rows] // CELLS)) + 1):
             if sizes[some].sum():
-                yield of_pairs(shard, some, sizes[some])
+                yield crossed(shard, some)
         left -= int(sizes.sum())
         if left <= 0:
             return
-
-
-def of_pairs(shard: Shard, rows: Ids, sizes: Ids) -> Cells:
-    pair = rows.repeat(sizes)
-    inside = np.arange(len(pair)) - (sizes.cumsum() - sizes).repeat(sizes)
-    width = shard.lengths[pair, 0] + 1
-    place, word = inside // width, inside % width  # in the target, in the source
-    is_end = word == width - 1
-    source = shard.ids[shard.starts[pair, 0] + np.where(is_end, 0, word)].astype(np.int64)
-    target = shard.ids[shard.starts[pair, 1] + place].astype(np.int64)
-    before = (shard.lengths[rows, 1].cumsum() - shard.lengths[rows, 1]).repeat(sizes)  # target words of earlier pairs
-    return np.where(is_end, EOS, source), target, before + place
 
 
 # -- the file --------------------------------------------------------------------------------------------------------

@@ -4,15 +4,15 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.connection import Connection, Pipe
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Never
 
 import torch
 
@@ -66,18 +66,18 @@ class Processes:
 
     def __init__(self, work: Work, count: int) -> None:
         self.work = work
-        self.ends, self.ids = list[socket.socket](), list[int]()
+        self.ends, self.ids = list[Connection](), list[int]()
         self.close = weakref.finalize(self, end_all, os.getpid(), self.ends, self.ids)  # at the latest when all ends
         with interrupts_wait(), no_warning_of_forks():
             for _ in range(count):
                 self.fork()
-        self.idle = SimpleQueue[socket.socket]()
+        self.idle = SimpleQueue[Connection]()
         for end in self.ends:
             self.idle.put(end)
 
     def fork(self) -> None:
-        """Start one; this process keeps one end of a pair of sockets, the worker the other."""
-        here, there = socket.socketpair()
+        """Start one; this process keeps one end of a pipe, the worker the other."""
+        here, there = Pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         if number := os.fork():
@@ -104,30 +104,27 @@ class Processes:
     def one(self, piece: Any) -> Any:
         end = self.idle.get()
         try:
-            end.sendall(json.dumps(piece).encode() + b"\n")
-            with end.makefile("rb") as answers:
-                line = answers.readline()
-        except OSError:
-            line = b""
+            end.send_bytes(json.dumps(piece).encode())
+            answer = json.loads(end.recv_bytes())
+        except (OSError, EOFError):
+            answer = None
         finally:
             self.idle.put(end)
-        answer = json.loads(line) if line.endswith(b"\n") else None
         return self.work(piece) if answer is None else answer
 
 
-def serve(end: socket.socket, work: Work) -> None:
-    """A worker's life: a line in, a line out, until nobody asks any more; null says that the work raised."""
-    with end.makefile("rwb") as lines:
-        for line in lines:
-            try:
-                answer = work(json.loads(line))
-            except Exception:
-                answer = None
-            lines.write(json.dumps(answer).encode() + b"\n")
-            lines.flush()
+def serve(end: Connection, work: Work) -> Never:
+    """A worker's life: a piece in, a result out, until an EOFError says that nobody asks; null: the work raised."""
+    while True:
+        asked = json.loads(end.recv_bytes())
+        try:
+            answer = work(asked)
+        except Exception:
+            answer = None
+        end.send_bytes(json.dumps(answer).encode())
 
 
-def end_all(owner: int, ends: list[socket.socket], ids: list[int]) -> None:
+def end_all(owner: int, ends: list[Connection], ids: list[int]) -> None:
     """End the workers, wherever they are in their work; only for the process that began them, not for its copies."""
     if os.getpid() == owner:
         for end, number in zip(ends, ids, strict=True):

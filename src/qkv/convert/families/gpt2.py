@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from qkv.config import from_tree, to_call
-from qkv.convert.families.family import ACTIVATIONS, rename
+from qkv.convert.foreign import ACTIVATIONS, rename
 from qkv.errors import InputError
 from qkv.models import GPT2Config
 

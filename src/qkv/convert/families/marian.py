@@ -16,8 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.config import from_tree, parse_call
-from qkv.convert.families.family import ACTIVATIONS, Converted
-from qkv.convert.foreign import Foreign
+from qkv.convert.foreign import ACTIVATIONS, Converted, Foreign
 from qkv.convert.plain import output_bias, place_table
 from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_text, write_with
@@ -48,6 +47,7 @@ NAMED = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForCond
 NORMS = {name: norm for norm, (name, _) in NAMED.items()}
 TABLES = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
 HEAD, BIAS = "lm_head.weight", "final_logits_bias"
+HALVES = "sinusoidal(layout='halves')"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,18 +131,17 @@ def positions(named: dict[str, Tensor], settings: MarianSettings) -> str:
     """Tables that are no sines count as learned; sines are left out, since ours are computed."""
     names = [f"{side}.positions.0.weight" for side in ("encoder", "decoder")]
     if not all(name in named for name in names):
-        return "sinusoidal(layout='halves')"
+        return HALVES
     sizes = TransformerConfig(
         d_model=settings.d_model, n_heads=1, vocab_size=1, max_length=settings.max_position_embeddings
     )
     waves = Sinusoidal(sizes, layout="halves").table
-    if any(
-        named[name].shape != waves.shape or not torch.allclose(named[name].float(), waves, atol=1e-3) for name in names
-    ):
+    tables = [named[name].float() for name in names]
+    if not all(table.shape == waves.shape and torch.allclose(table, waves, atol=1e-3) for table in tables):
         return "learned"
     for name in names:
         del named[name]
-    return "sinusoidal(layout='halves')"
+    return HALVES
 
 
 def embeddings(theirs: dict[str, Tensor], settings: MarianSettings, folder: Path) -> tuple[dict[str, Tensor], str]:
