@@ -21,7 +21,8 @@ from qkv.positions import Places, Position
 from qkv.text.tokenizer import BOS, PAD
 
 EAGER = 64  # steps that are over before compiling (0.1 to 0.2 s) is
-LITTLE = 2 * 10**7  # multiply-adds of a step up to which one thread is at least as fast as two
+LITTLE = 2 * 10**7  # multiply-adds of a step up to which one thread is at least as fast as two,
+LITTLE_PACKED = 2 * 10**6  # ... and by weights that are laid out beforehand, as a GPT-2's
 MOSTLY = 0.95  # the share of real tokens above which packing costs more than it saves
 
 
@@ -279,7 +280,8 @@ class Lean(SideBySide):
     def decode(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
-        if not self.sets_threads or len(sources) * how.beam * self.weights > LITTLE:
+        little = LITTLE_PACKED if isinstance(self.model, GPT2) else LITTLE
+        if not self.sets_threads or len(sources) * how.beam * self.weights > little:
             return super().decode(sources, limits, how, rows)
         before = torch.get_num_threads()
         torch.set_num_threads(1)  # threads that begin meanwhile keep it
