@@ -10,9 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import qkv
 from kit import tiny_model, tokenizer
 from qkv import folder
 from qkv.errors import InputError
+from qkv.opening import load_translator, score_files
 
 TOKENIZER = tokenizer("the cat sat on the mat", "die Katze saß auf der Matte")
 SRC = torch.tensor([[10, 70, 200, 2], [99, 2, 0, 0]])
@@ -222,3 +224,11 @@ def test_one_flipped_bit_in_the_header_is_found_wherever_it_is(saved: Path) -> N
             continue
         found = folder.weights(loaded.model)
         assert all(torch.equal(found[name], expected[name]) for name in expected), at
+
+
+def test_a_folder_of_a_task_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    """By everything that opens one: a later qkv may have written it."""
+    folder.save(tmp_path / "model", model(), TOKENIZER, {"task": "clasify"})
+    for opens in (qkv.load, load_translator, score_files):
+        with pytest.raises(InputError, match="task 'clasify', which this qkv does not have; did you mean 'classify'"):
+            opens(tmp_path / "model")

@@ -1,5 +1,6 @@
 """Opening a model folder: `qkv.load` gives what its task makes of it, whatever the task."""
 
+from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -34,14 +35,14 @@ def load(path: str | Path, device: str = "cpu", **how: Any) -> Any:
 
 def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Translator:
     """`load`, of a folder that must hold a translator."""
-    if Path(path).is_dir() and (name := task_in_folder(path)) in TASKS and TASKS[name] is not Translate:
-        raise InputError(f"{path} holds a model of the task {name!r}, no translator; use: {TASKS[name].asks}")
+    if Path(path).is_dir() and (kind := task_in_folder(path)) is not Translate:
+        raise InputError(f"{path} holds a model of the task {kind.name!r}, no translator; use: {kind.asks}")
     return load(path, device, **how)
 
 
 def task_in(loaded: folder.Loaded) -> Task:
     """The task of a trained model, with the settings that it remembers of its data."""
-    kind = TASKS[loaded.about.get("task", "translate")]
+    kind = known_task(loaded.about)
     settings = kind.data_class.__dataclass_fields__
     known: Tree = {name: value for name, value in loaded.about.items() if name in settings}
     name, _ = folder.origin(loaded.model)
@@ -60,6 +61,14 @@ def score_files(path: str | Path, *files: str | Path, device: str = "cpu") -> Tr
     return {"task": task.name, "examples": len(examples), **task.evaluate(loaded, examples)}
 
 
-def task_in_folder(path: str | Path) -> str:
-    """The name of the task that a model folder was trained for."""
-    return str(folder.read_config(Path(path)).get("task", "translate"))
+def task_in_folder(path: str | Path) -> type[Task]:
+    """The task that a model folder was trained for."""
+    return known_task(folder.read_config(Path(path)))
+
+
+def known_task(about: Mapping[str, Any]) -> type[Task]:
+    """The task that a folder names; the first folders named none."""
+    name = str(about.get("task", Translate.name))
+    if name not in TASKS:
+        raise InputError(f"the model is of a task {name!r}, which this qkv does not have; {nearest(name, TASKS)}")
+    return TASKS[name]

@@ -19,4 +19,4 @@ def test_a_run_that_begins_anew_goes_by_its_files_again(tmp_path: Path) -> None:
             book, out=tmp_path / "lm", restart=restart, quiet=True, training={"steps": steps, "threads": 1}, **SMALL
         )
         assert trained.steps == steps
-        assert task_in_folder(tmp_path / "lm") == "language_model"
+        assert task_in_folder(tmp_path / "lm").name == "language_model"

@@ -67,10 +67,9 @@ def read_pairs_for(translator: "Translator", files: Sequence[Path]) -> "Iterator
 def opened(model: Path, device: str, command: str, **how: Any) -> Any:
     """What `qkv.load` gives, if it is of a task that this command is for."""
     from qkv.opening import load, task_in_folder
-    from qkv.tasks import TASKS
 
     if model.is_dir():  # if it is none, `load` says so
-        task = TASKS[task_in_folder(model)]
+        task = task_in_folder(model)
         if not task.asks.startswith(f"qkv {command} "):
             raise InputError(f"{model} holds a model of the task {task.name!r}; ask it by {task.asks} --model {model}")
     return load(model, device, **how)

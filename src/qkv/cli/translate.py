@@ -147,7 +147,7 @@ def score(
     from qkv.evaluation import score as measure
     from qkv.opening import load_translator, score_files, task_in_folder
 
-    if model.is_dir() and task_in_folder(model) != "translate":
+    if model.is_dir() and "bleu" not in task_in_folder(model).figures:
         figures = score_files(model, *files, device=device)
         return print_json(figures) if json else print(f"{in_words(figures)}   of {figures['examples']:,} examples")
     translator = load_translator(model, device, engine=engine, own_process=True)
