@@ -9,7 +9,8 @@ from qkv.errors import InputError
 from qkv.folder import About, Loaded
 from qkv.models import Backbone, Model
 from qkv.tasks.corpus import Survey
-from qkv.tasks.task import Task, TextConfig
+from qkv.tasks.task import Task
+from qkv.tasks.text_config import TextConfig
 from qkv.text.tokenizer import Tokenizer
 
 
