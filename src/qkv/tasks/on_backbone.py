@@ -75,8 +75,8 @@ class OnBackbone(Task):
         return [f"{self.cut:,} texts had more tokens than the model reads at once: cut"] if self.cut else []
 
     def choose(self, survey: Survey, device: Any, training: Any) -> Tree:
-        """Devlin et al. 2019, appendix A.3: what has learned before is tuned gently, for a few epochs. A new model learns
-        from the beginning, for as long as it gets better."""
+        """Devlin et al. 2019, appendix A.3: what has learned before is tuned gently, for a few epochs. A new model
+        learns from the beginning, for as long as it gets better."""
         width = self.start.get("d_model", 0)
         rate = next(rate for widest, rate in RATES if width <= widest) if width else 5e-4
         limits, epochs = (training.steps, training.epochs, training.minutes), 4.0 if width else 15.0
