@@ -41,6 +41,7 @@ class TagWords(OnBackbone):
     score = "f1"
     defaults = {"training": {"best_by": "f1"}}  # noqa: RUF012
     files = "CoNLL files, a word and its tag on each line, for example: qkv train names.conll --task tag --start bert"
+    speed = "words"
     key_is = "sentence"
     columns = 3
 
