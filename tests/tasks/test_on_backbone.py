@@ -64,6 +64,17 @@ def test_a_score_is_that_of_its_own_validation(task: str, backbones: Path, tmp_p
         assert found[name] == pytest.approx(trained.best[name], abs=1e-5), name
 
 
+@pytest.mark.parametrize("task", [name for name in TUNED if name != "classify"])
+def test_a_language_model_may_be_asked_beside(task: str, tmp_path: Path) -> None:
+    """Radford et al. 2018, Eq. 5: L3 = L2 + 0.5 L1, whatever the task."""
+    tiny, sizes = CORPORA[task], {"d_model": 16, "n_heads": 2, "layers": 1, "max_length": 32}
+    how = {**tiny.settings(steps=1), "model": sizes, "objective": f"{TASKS[task].objective} + 0.5 * causal_lm"}
+    found = qkv.train(tiny.write(tmp_path, 20), task=task, architecture="gpt2", out=tmp_path / "m", **how).best
+    own, beside = found[f"{TASKS[task].objective}_loss"], found["causal_lm_loss"]
+    assert found["loss"] == pytest.approx(own + 0.5 * beside, rel=1e-5)
+    assert set(TASKS[task].figures) <= set(found)
+
+
 def test_a_head_that_reads_another_token_is_new(backbones: Path, tmp_path: Path) -> None:
     """The same labels, but the mean of all tokens in place of the first: that is another question."""
     labelled = [(("bad", "good")[n % 2], f"{n} dogs") for n in range(20)]
