@@ -149,7 +149,7 @@ class TagWords(OnBackbone):
         labels, found = tagger.about["labels"], list[Tree]()
         more: Tree = {"phrases": []} if marks_phrases(labels) else {}
         for one, p, tags, at in zip(examples, best.values, best.indices, asked.labels != NO_TAG, strict=True):
-            said = {"tags": [labels[i] for i in tags[at]], "probabilities": p[at].tolist()}
+            said = {"tags": [labels[i] for i in tags[at].tolist()], "probabilities": p[at].tolist()}
             found.append({"words": one.words, **said, **more})
         return found
 
