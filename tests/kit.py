@@ -49,8 +49,17 @@ def real(*names: str) -> Path:
     return path
 
 
+def real_lines() -> list[str]:
+    """1,000 lines of real text in several scripts."""
+    found: list[str] = []
+    for name in ("wikitext-2/valid.txt.gz", "multi30k/val.fr", "multi30k/val.de", "tatoeba-en-zh/valid.zh"):
+        data = real(name).read_bytes()
+        found += (gzip.decompress(data) if name.endswith(".gz") else data).decode().split("\n")[:250]
+    return found
+
+
 def package(name: str) -> Path:
-    """A folder of Hugging Face's out of a package, see PACKAGES. Where it is absent, the test is skipped; fails on CI."""
+    """A folder of Hugging Face's, by a name in PACKAGES; where it is absent, the test is skipped, and fails on CI."""
     path = WEIGHTS / PACKAGES[name]
     if not path.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{path} is not there; run: make weights")

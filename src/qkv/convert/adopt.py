@@ -41,11 +41,13 @@ def adopt(
     special tokens, if their settings do not; `extra` are special tokens to add at the end, if they are not there.
     """
     settings = read_settings(folder)
-    rust, path = read(folder, settings)
+    raw, rust, path = read(folder, settings)
     words = in_order(rust.get_vocab(with_added_tokens=True), path)
     if size and len(words) > size:
         raise InputError(f"{path} has {len(words)} tokens but the model has {size}; copy the whole model folder again")
     tree = json.loads(rust.to_str()) | BARE
+    if tree["model"]["type"] == "Unigram":  # the library reads and writes scores that are not the same to the last bit
+        tree["model"]["vocab"] = raw["model"]["vocab"]
     is_whole = words[: len(SPECIALS)] == SPECIALS and size in (0, len(words)) and {*extra} <= {*words}
     if is_whole and (kind := kind_of(tree)):  # it was ours before
         return Tokenizer(compact(tree), kind), list(range(len(words)))
@@ -69,22 +71,24 @@ def adopt(
 
 def read_settings(folder: Path) -> Tree:
     """What tokenizer_config.json and special_tokens_map.json say; tokens are given by their spelling."""
-    found: Tree = {}
-    for path in (folder / "tokenizer_config.json", folder / "special_tokens_map.json"):
-        try:
-            tree = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-            found |= {key: value["content"] if is_token(value) else value for key, value in tree.items()}
-        except (OSError, ValueError, AttributeError, RecursionError):
-            raise InputError(f"{path} is damaged: it is not a table in JSON; copy it again") from None
-    return found
+    found = read_table(folder / "tokenizer_config.json") | read_table(folder / "special_tokens_map.json")
+    return {key: value["content"] if is_token(value) else value for key, value in found.items()}
+
+
+def read_table(path: Path) -> Tree:
+    """A table in JSON; nothing where there is no such file."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    except (OSError, ValueError, TypeError, RecursionError):
+        raise InputError(f"{path} is damaged: it is not a table in JSON; copy it again") from None
 
 
 def is_token(value: Any) -> bool:
     return isinstance(value, dict) and "content" in value
 
 
-def read(folder: Path, settings: Tree) -> tuple[tokenizers.Tokenizer, Path]:
-    """Their tokenizer, by the library, and the file that says so."""
+def read(folder: Path, settings: Tree) -> tuple[Tree, tokenizers.Tokenizer, Path]:
+    """Their tokenizer as it is written, as the library reads it, and the file that says so."""
     path = next(
         (folder / name for name in ("tokenizer.json", "vocab.txt", "vocab.json") if (folder / name).exists()), None
     )
@@ -98,7 +102,8 @@ def read(folder: Path, settings: Tree) -> tuple[tokenizers.Tokenizer, Path]:
             tree = json.loads(path.read_bytes().decode())
         else:
             tree = word_pieces(path) if path.name == "vocab.txt" else byte_pairs(path, path.with_name("merges.txt"))
-        return tokenizers.Tokenizer.from_str(json.dumps(settle(tree, settings))), path
+        tree = settle(tree, settings)
+        return tree, tokenizers.Tokenizer.from_str(json.dumps(tree)), path
     except Exception as error:  # the library raises bare Exception
         raise InputError(f"{path} is damaged: {' '.join(str(error).split())}; copy it again") from None
 
@@ -147,6 +152,12 @@ def in_order(theirs: dict[str, int], path: Path) -> list[str]:
         if theirs[word] != number:
             what = f"two tokens with the id {number - 1}" if theirs[word] < number else f"no token with the id {number}"
             raise InputError(f"{path} has {what}, so that it fits no model; copy it again")
+    for word in read_table(path.with_name("added_tokens.json")):
+        if word not in theirs:
+            raise InputError(
+                f"{path.with_name('added_tokens.json')} adds {word!r}, which {path.name} does not have; save the "
+                "tokenizer there as a tokenizer.json, with transformers"
+            )
     return words
 
 
