@@ -37,6 +37,8 @@ class About(TypedDict, total=False):
     max_words: int  # of a sentence
     max_sentences: int  # of a text
     heads: dict[str, str]  # on a backbone, each by its name
+    pool: str  # whose state, or which mixture of all, stands for a text
+    normalise: bool  # whether vectors of texts have the length 1
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
     about, path = read_config(folder), folder / "model.safetensors"
     if (read := FAMILIES.get(about["model_type"])) is not None:
         found = read(folder, about, load_weights(path))
-        model = made(found.architecture, found.config, found.weights, path, device)
+        model = made(found.architecture, found.config, found.weights, path, device, found.heads)
         return Loaded(model, found.tokenizer, described(found.about, folder), folder)
     name = str(about.pop("model_type")).removeprefix("qkv-")
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
@@ -135,7 +137,11 @@ def read_config(folder: Path) -> dict[str, Any]:
         if about["model_type"] in FAMILIES:
             return about
         name = str(about["model_type"]).removeprefix("qkv-")
+        if "qkv_version" not in about and name == about["model_type"]:
+            raise InputError(f"{path}: qkv reads no model of the type {name!r}; {nearest(name, FAMILIES)}")
         version = int(about.pop("qkv_version"))
+    except InputError:
+        raise
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InputError(f"{path} is damaged or not from qkv; copy the whole model folder again") from None
     if version > VERSION:
@@ -167,6 +173,21 @@ def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, or of the several that an index beside it names."""
+    index = path.with_name(f"{path.name}.index.json")
+    if not path.exists() and index.exists():
+        try:
+            names = sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            raise InputError(f"{index} is damaged; copy the whole model folder again") from None
+        if odd := [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]:
+            raise InputError(f"{index} names {odd[0]!r}, which is no safetensors file beside it; copy the folder again")
+        return {key: value for name in names for key, value in load_weights(path.with_name(name)).items()}
+    if not path.exists() and (pickles := sorted(path.parent.glob("pytorch_model*.bin"))):
+        raise InputError(
+            f"{pickles[0]} is a pickle, which can run any code and is never opened; where you trust it, open it with "
+            "transformers and save it as model.safetensors, by save_pretrained"
+        )
     try:
         path.open("rb").close()  # safetensors would call every reason "No such file"
         return load_file(path)
