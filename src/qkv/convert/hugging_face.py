@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from qkv.config import Tree, parse_call
 from qkv.convert.families.bert import BERT, DISTILBERT, ERNIE2, ROBERTA
 from qkv.convert.families.gpt import GPT, GPT2
-from qkv.convert.family import OWNED, POSITIONS, TABLES, Family, Names, HeadNames, Tensors, rename, turned
+from qkv.convert.family import OWNED, POSITIONS, TABLES, Family, HeadNames, Names, Tensors, rename, turned
 from qkv.convert.foreign import write_tokenizer
 from qkv.errors import InputError
 from qkv.files import write_json, write_with

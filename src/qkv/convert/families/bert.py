@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from qkv.convert.family import Family, Names, HeadNames
+from qkv.convert.family import Family, HeadNames, Names
 
 OUR_BLOCK = "encoder.blocks.#."
 

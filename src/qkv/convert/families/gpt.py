@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from qkv.convert.family import Family, Names, HeadNames, Tensors
+from qkv.convert.family import Family, HeadNames, Names, Tensors
 
 PARTS = ("query", "key", "value")  # which are one layer there
 TURNED = re.compile(r"h\.\d+\.(attn|mlp)\.c_\w+\.weight")
