@@ -8,8 +8,7 @@ from qkv.config import Tree
 from qkv.errors import InputError
 
 # Their switch in 1_Pooling/config.json and our name.
-POOLS = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max",
-         "pooling_mode_lasttoken": "last"}  # fmt: skip
+POOLS = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "last"}
 
 
 def sentence_settings(folder: Path) -> Tree:
