@@ -25,8 +25,9 @@ For example:
 MODULES = {
     "compare": ["compare"],
     "export": ["export"],
-    "generate": ["fill", "generate", "predict"],
+    "generate": ["fill", "generate"],
     "look": ["explain", "look", "picture", "why"],
+    "predict": ["predict"],
     "quantize": ["quantize_", "shortlist_"],
     "serve": ["serve"],
     "show": ["average", "check", "completion", "info", "list_"],

@@ -20,6 +20,7 @@ Names = Sequence[tuple[str, str]]  # theirs and ours: # is the number of a block
 Tensors = dict[str, Tensor]
 TABLES = ("tokens.weight", "projection.bias")  # which have a row for each token
 POSITIONS = "encoder.positions.0.weight"
+POOLED = ("classes", "number", "choices")  # heads over one state of a text
 OWNED = "pooler."  # a part of their heads that they count to the backbone
 
 
@@ -219,7 +220,7 @@ def head_in(family: Family, part: HeadNames, tree: Tree, weights: Tensors, where
             options["n"] = n
             if part.task in ("classify", "tag"):
                 about["labels"] = labels_in(tree, n, where)
-    if part.kind in ("classes", "number"):
+    if part.kind in POOLED:
         options |= family.head_options
     return {part.head: to_call(part.kind, options)}, about
 

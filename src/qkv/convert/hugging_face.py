@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from qkv.config import Tree, parse_call
 from qkv.convert.families.bert import BERT, DISTILBERT, ERNIE2, ROBERTA
 from qkv.convert.families.gpt import GPT, GPT2
-from qkv.convert.family import OWNED, POSITIONS, TABLES, Family, HeadNames, Names, Tensors, rename, turned
+from qkv.convert.family import OWNED, POOLED, POSITIONS, TABLES, Family, HeadNames, Names, Tensors, rename, turned
 from qkv.convert.foreign import write_tokenizer
 from qkv.errors import InputError
 from qkv.files import write_json, write_with
@@ -95,7 +95,7 @@ def their_class(model: Model, family: Family) -> tuple[str, HeadNames | None]:
     kind, options = parse_call(text)
     usual_ones = {"n": options.get("n"), "dropout": options.get("dropout"), "pool": "last"}
     options = dict(options.items() - usual_ones.items())
-    wanted: Mapping[str, Any] = family.head_options if kind in ("classes", "number") else {}
+    wanted: Mapping[str, Any] = family.head_options if kind in POOLED else {}
     fits = len(heads) == 1 and options == wanted
     for end, part in family.parts.items():
         if fits and part.kind == kind and part.head == name:
@@ -126,7 +126,7 @@ def their_settings(c: Any, family: Family) -> Tree:
 
 def labels(part: HeadNames | None, about: Mapping[str, Any], c: Any) -> Tree:
     """The names of a head's answers, as config.json has them."""
-    if part and part.kind == "number":
+    if part and part.kind in ("number", "choices"):
         return {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "problem_type": "regression"}
     named = about.get("labels") if part and part.task in ("classify", "tag") else None
     if not named:

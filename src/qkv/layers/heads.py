@@ -57,6 +57,10 @@ class NumberHead(ClassHead):
         return super().forward(hidden, real)[:, 0]
 
 
+class ChoiceHead(NumberHead):
+    """Radford et al. 2018, section 3.3: one number for each choice, read with its context as a text of its own."""
+
+
 class TagHead(Head):
     """Devlin et al. 2019, section 5.3: one of n tags for each token; logits (B, T, n)."""
 
@@ -106,4 +110,5 @@ HEADS: dict[str, type[Head]] = {
     "tags": TagHead,
     "spans": SpanHead,
     "pooled": PooledHead,
+    "choices": ChoiceHead,
 }

@@ -48,7 +48,7 @@ POOLER = ("pooler.dense.*", "dense.0.*")
 ANSWERS = {
     "ForTokenClassification": HeadNames("tag", "tags", "tags", [("classifier.*", "output.*")]),
     "ForQuestionAnswering": HeadNames("answer", "spans", "spans", [("qa_outputs.*", "output.*")]),
-    "ForMultipleChoice": HeadNames("choose", "choices", "number", [POOLER, ("classifier.*", "output.*")]),
+    "ForMultipleChoice": HeadNames("choose", "choices", "choices", [POOLER, ("classifier.*", "output.*")]),
     "Model": HeadNames("", "pooled", "pooled", [POOLER]),
 }
 NEXT = HeadNames("", "next_sentence", "classes", [POOLER, ("cls.seq_relationship.*", "output.*")])
@@ -143,7 +143,7 @@ DISTILBERT = replace(
         "ForSequenceClassification": classifier(BEFORE_CLASSES, "classifier"),
         "ForTokenClassification": ANSWERS["ForTokenClassification"],
         "ForQuestionAnswering": ANSWERS["ForQuestionAnswering"],
-        "ForMultipleChoice": HeadNames("choose", "choices", "number", [BEFORE_CLASSES, ("classifier.*", "output.*")]),
+        "ForMultipleChoice": HeadNames("choose", "choices", "choices", [BEFORE_CLASSES, ("classifier.*", "output.*")]),
     },
     again=[("vocab_projector.weight", "tokens.weight")],
     must={"tie_word_embeddings": True},

@@ -73,7 +73,7 @@ GPT2 = Family(
         "ForSequenceClassification": HeadNames("classify", "classes", "classes", [("score.weight", "output.weight")]),
         "ForTokenClassification": HeadNames("tag", "tags", "tags", [("classifier.*", "output.*")]),
         "ForQuestionAnswering": HeadNames("answer", "spans", "spans", [("qa_outputs.*", "output.*")]),
-        "DoubleHeadsModel": HeadNames("choose", "choices", "number", [("multiple_choice_head.summary.*", "output.*")]),
+        "DoubleHeadsModel": HeadNames("choose", "choices", "choices", [("multiple_choice_head.summary.*", "output.*")]),
     },
     again=[("lm_head.weight", "tokens.weight")],
     left_out=(BLOCK + "attn.bias", BLOCK + "attn.masked_bias"),  # the causal mask, in old files
