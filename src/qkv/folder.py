@@ -17,6 +17,7 @@ from qkv.config import from_tree, to_tree
 from qkv.convert import FAMILIES
 from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_with
+from qkv.layers import Pool
 from qkv.models import MODELS, Backbone, Headed, Model
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
@@ -32,6 +33,8 @@ class About(TypedDict, total=False):
     longest_source: int  # tokens of the longest one in training
     labels: list[str]  # of a classifier or a tagger, by their numbers
     max_length: int  # tokens of a text; what is longer was cut, or read in windows
+    pool: Pool  # whose state is the vector of a text,
+    normalise: bool  # and whether it is made to have the length 1
     window: int  # tokens that are read at once
     lowercase: bool
     max_words: int  # of a sentence
@@ -42,8 +45,6 @@ class About(TypedDict, total=False):
     max_answer: int  # tokens of an answer
     has_null: bool  # whether there were questions without an answer
     heads: dict[str, str]  # on a backbone, each by its name
-    pool: str  # whose state, or which mixture of all, stands for a text
-    normalise: bool  # whether vectors of texts have the length 1
 
 
 @dataclass(frozen=True)
