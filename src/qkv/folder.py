@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from qkv.config import from_tree, to_tree
-from qkv.convert import FAMILIES
+from qkv.convert import FAMILIES, their_task
 from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_with
 from qkv.layers import Pool
@@ -141,7 +141,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if about["model_type"] in FAMILIES:
-            return about
+            return {**about, "task": their_task(folder, about)}
         name = str(about["model_type"]).removeprefix("qkv-")
         if "qkv_version" not in about and name == about["model_type"]:
             raise InputError(f"{path}: qkv reads no model of the type {name!r}; {nearest(name, FAMILIES)}")
