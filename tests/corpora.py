@@ -177,7 +177,7 @@ def learner(name: str, architecture: str, place: Path, dropout: float = 0.0) -> 
     config: Any = from_tree(model.config_class, {**asked, **task.fitting(asked, tokenizer, facts)})
     facts |= task.bounds(config)
     torch.manual_seed(0)
-    asked_for = objective(kind.objective).knowing(tokenizer)
+    asked_for = objective(kind.objective).knowing(tokenizer, {})
     built = task.build(config, {**asked_for.heads, **task.heads(facts)})
     rows = RowsInMemory([*task.rows(survey.train, tokenizer, facts)])
     return Learner(task, built, asked_for, task.validation(rows), tokenizer, facts)

@@ -12,7 +12,7 @@ from qkv.contents import recipes
 from qkv.errors import InputError, nearest
 from qkv.models import Model
 from qkv.objectives import in_full, objective
-from qkv.objectives.together import terms
+from qkv.objectives.together import alternatives
 from qkv.tasks import TASKS, Task
 from qkv.text import PAIRS, suffix
 from qkv.training.averaging import AVERAGES
@@ -153,8 +153,8 @@ def modern(tree: Mapping[str, Any], where: str = "settings", objective: str = ""
             print(f"{where}: objective.agreement is called objective.r_drop now", file=sys.stderr)
             asked["r_drop"] = asked.pop("agreement")
         before = objective or old or task_of(tree, where).objective
-        if len(terms(before)) > 1:
-            raise InputError(f"{where}: the objective is the sum {before}; give its options in that text")
+        if sum(len(terms) for _, terms in alternatives(before)) > 1:
+            raise InputError(f"{where}: the objective is made of several, {before}; give its options in that text")
         name, options = parse_call(before)
         tree["objective"] = to_call(name, {**options, **asked})
     return tree
@@ -190,7 +190,7 @@ def complete(tree: Mapping[str, Any], where: str) -> Settings:
         "data": from_tree(task.data_class, tree.get("data", {}), where, "data."),
         "model": from_tree(model.config_class, spelled_out(tree, where), where, "model."),
     }
-    parts["data"] = task(parts["data"], model).settle(parts["model"])
+    parts["data"] = task(parts["data"], model).settle(parts["model"], objective(tree["objective"]))
     rest = {key: value for key, value in tree.items() if key not in parts}
     settings = replace(from_tree(Settings, rest, where), **parts, objective=in_full(tree["objective"]))
     by = settings.training.best_by
