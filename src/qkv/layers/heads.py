@@ -72,7 +72,7 @@ class SpanHead(Head):
         return self.output(hidden).transpose(1, 2).masked_fill(~real[:, None], -torch.inf)
 
 
-class BoundaryHead(nn.Module):
+class BoundaryHead(Head):
     """Joshi et al. 2020 (SpanBERT), section 3.2: y_i = f(x_s-1, x_e+1, p_i-s+1) for token i of a span s .. e, where
     h = LayerNorm(GeLU(W1 [x; x; p])), y = LayerNorm(GeLU(W2 h)), and p is one vector for each place in a span.
 
@@ -80,7 +80,7 @@ class BoundaryHead(nn.Module):
     """
 
     def __init__(self, width: int, *, n: int, longest: int = 20, d_position: int = 200) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         if min(n, longest, d_position) < 1:
             raise InputError(
                 f"a head with n={n}, longest={longest} and d_position={d_position} cannot be; give 1 or more"
@@ -90,7 +90,9 @@ class BoundaryHead(nn.Module):
         self.layers = nn.Sequential(*layers[0], *layers[1])
         self.bias = nn.Parameter(torch.zeros(n))
 
-    def forward(self, hidden: Tensor, real: Tensor, row: Tensor, before: Tensor, after: Tensor, at: Tensor) -> Tensor:
+    def forward(  # type: ignore[override]
+        self, hidden: Tensor, real: Tensor, row: Tensor, before: Tensor, after: Tensor, at: Tensor
+    ) -> Tensor:
         """Of N tokens (N,): the row, the places of the tokens before and after the span, and the place in it from 0."""
         ends = hidden[row, before], hidden[row, after]  # (N, D) each
         return self.layers(torch.cat([*ends, self.positions(at)], dim=1))
@@ -104,6 +106,10 @@ def pooled(hidden: Tensor, real: Tensor, pool: Pool) -> Tensor:
     return hidden[torch.arange(len(hidden), device=hidden.device), at]
 
 
-HEADS: dict[str, type[nn.Module]] = {
-    "classes": ClassHead, "number": NumberHead, "tags": TagHead, "spans": SpanHead, "span_boundary": BoundaryHead,
-}  # fmt: skip
+HEADS: dict[str, type[Head]] = {
+    "classes": ClassHead,
+    "number": NumberHead,
+    "tags": TagHead,
+    "spans": SpanHead,
+    "span_boundary": BoundaryHead,
+}
