@@ -58,7 +58,7 @@ class MaskedLM(Usual):
 
     def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "MaskedLM":
         known = copy(self)
-        begins = torch.tensor(begins_word(tokenizer))
+        begins = torch.tensor(tokenizer.begins_word)
         facts = {"_mask_id": tokenizer.special("<mask>"), "_special": special(tokenizer), "_begins": begins}
         for name, value in facts.items():
             object.__setattr__(known, name, value)
@@ -119,13 +119,3 @@ def special(tokenizer: Tokenizer) -> Tensor:
     found = torch.zeros(len(tokenizer), dtype=torch.bool)
     found[list(tokenizer.specials.values())] = True
     return found
-
-
-def begins_word(tokenizer: Tokenizer) -> list[bool]:
-    """For each id, whether a word begins with it."""
-    tokens, kind = tokenizer.vocabulary(), tokenizer.kind
-    if kind is None or not kind.has_words:
-        return [True] * len(tokens)
-    if kind.type == "WordPiece":
-        return [not token.startswith("##") for token in tokens]
-    return [kind.spell(token).startswith(" ") for token in tokens]
