@@ -140,3 +140,29 @@ def test_what_stood_beside_a_text_that_was_refused_is_not_translated(running: Ru
     assert answer(first) == {"translatedText": "Hund."}
     until(lambda: running.abandoned == 2)
     assert running.batches == [["dog."]]
+
+
+def test_a_text_that_nobody_reads_on_is_not_written_on(lm_folder: Path) -> None:
+    """The client closes its socket in the middle of a stream of which a million tokens are still to come."""
+    service = Service(Models.load([lm_folder]), Limits(tokens=10**6, seconds=600))
+    with listening("127.0.0.1", 0) as door:
+        server = uvicorn.Server(uvicorn.Config(make_app(service), log_config=None, ws="none"))
+        thread = threading.Thread(target=lambda: server.run(sockets=[door]))
+        thread.start()
+        body = json.dumps({"q": "the", "tokens": 10**6, "endless": True, "stream": True}).encode()
+        line = socket.create_connection(door.getsockname(), SOON)
+        head = (
+            f"POST /api/generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        )
+        line.sendall(head.encode() + b"\r\n\r\n" + body)
+        told = b""
+        while told.count(b"data: ") < 3:
+            told += line.recv(2**16)
+        assert service.active == 1
+        line.close()
+        until(lambda: service.active == 0)
+        until(lambda: not service.queues["lm"].asks)
+        assert service.metrics.total("qkv_abandoned_sentences_total") == 1
+        server.should_exit = True
+        thread.join(SOON)
+    service.close()

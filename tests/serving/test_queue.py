@@ -13,7 +13,7 @@ from qkv import InputError, Translated, Translator
 from qkv.serving import Limits, Queue, QueuedTranslator
 from qkv.serving.limits import Refusal
 from qkv.serving.metrics import Metrics
-from qkv.serving.queue import Call, Job
+from qkv.serving.queue import PIECES, WRITERS, Call, Job, Writing
 from qkv.serving.queued import CHUNK
 
 SOON = 30.0  # seconds
@@ -225,3 +225,86 @@ def test_a_long_text_fits_into_a_short_queue(watched: Watched, sentences: list[s
     queue = Queue(watched, Limits(queue=10), Metrics())
     assert len(queued(queue).translate(sentences)) == len(sentences)
     queue.close()
+
+
+# -- what is written piece by piece ------------------------------------------------------------------------------------
+
+
+class Pen:
+    """Pieces that note who wrote them, once the gate is open."""
+
+    def __init__(self, name: str, count: int, notes: list[str], gate: threading.Event) -> None:
+        self.name, self.left, self.notes, self.gate = name, count, notes, gate
+
+    def __iter__(self) -> "Pen":
+        return self
+
+    def __next__(self) -> str:
+        assert self.gate.wait(SOON)
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        self.notes.append(self.name)
+        return f"{self.name}{self.left}"
+
+
+def test_texts_are_written_by_turns_and_each_comes_whole(queue: Queue, watched: Watched) -> None:
+    """A short one that comes last is done long before the first; no more than a few are begun at a time."""
+    notes, gate = list[str](), threading.Event()
+    lengths = {"a": 10 * PIECES, "b": 9 * PIECES, "c": 8 * PIECES, "d": 7 * PIECES, "e": 3}
+    assert len(lengths) == WRITERS + 1
+
+    def read(name: str) -> list[str]:
+        asked = Writing(pieces=Pen(name, lengths[name], notes, gate), client=name)
+        return list(queue.read(asked, time.monotonic() + SOON))
+
+    with ThreadPoolExecutor(len(lengths)) as threads:
+        found = {}
+        for i, name in enumerate(lengths):
+            found[name] = threads.submit(read, name)
+            until(lambda i=i: len(queue.asks) == i + 1)
+        gate.set()
+        for name, count in lengths.items():
+            assert found[name].result(SOON) == [f"{name}{left}" for left in reversed(range(count))]
+    turns = "".join(notes[i] for i in range(0, len(notes), PIECES))
+    assert turns.startswith("abcdabcd")
+    assert notes.index("e") > len(notes) - notes[::-1].index("d") - 1, "it waits until one of the four is done"
+    assert notes.index("e") < len(notes) - PIECES, "but not until all are"
+
+
+def test_a_batch_comes_between_two_turns_of_a_text(queue: Queue, watched: Watched) -> None:
+    gate, notes = threading.Event(), list[str]()
+    watched.gate.set()
+    asked = Writing(pieces=Pen("a", 10**6, notes, gate), client="a")
+    pieces = queue.read(asked, time.monotonic() + SOON)
+    gate.set()
+    next(pieces)
+    assert queued(queue, "b").translate(["cat."])[0].text == "Katze."
+    pieces.close()
+    until(lambda: not queue.asks)
+    assert len(notes) < 10**6, "what nobody reads on is not written on"
+
+
+def test_a_text_that_cannot_be_written_ends_in_its_error(queue: Queue) -> None:
+    def pieces() -> Iterator[str]:
+        yield "one"
+        raise InputError("no more")
+
+    found = queue.read(Writing(pieces=pieces(), client="a"), time.monotonic() + SOON)
+    assert next(found) == "one"
+    with pytest.raises(InputError, match="no more"):
+        next(found)
+
+
+def test_who_hangs_up_ends_the_writing(queue: Queue) -> None:
+    gate, notes = threading.Event(), list[str]()
+    gate.set()
+    asked = Writing(pieces=Pen("a", 10**6, notes, gate), client="a")
+    found = queue.read(asked, time.monotonic() + SOON)
+    next(found)
+    asked.gone.set()
+    with pytest.raises(Refusal, match="the client hung up"):
+        list(found)
+    assert not queue.asks
+    assert len(notes) < 10**6
+    assert queue.metrics.total("qkv_abandoned_sentences_total") == 1

@@ -46,7 +46,7 @@ class Generated:
         return ["is longer than the model's context: while it was written, its beginning was forgotten"] * self.slid
 
 
-class Piece(NamedTuple):
+class Increment(NamedTuple):
     """What was written of one of several texts since its last piece, never half a character."""
 
     row: int  # which text
@@ -58,7 +58,7 @@ class Piece(NamedTuple):
 class TextStream(Iterator[str]):
     """The pieces of a continuation as they are written; then `generated` is all of it."""
 
-    def __init__(self, prompt: str, pieces: Iterator[Piece]) -> None:
+    def __init__(self, prompt: str, pieces: Iterator[Increment]) -> None:
         self.prompt, self.pieces = prompt, pieces
         self.generated: Generated | None = None
 
@@ -118,7 +118,7 @@ class Generator(Opened):
 
     def pieces(
         self, prompts: Sequence[str | list[int]], tokens: int, search: Search, *, first: int = 0
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Increment]:
         """What `generate` writes, greedy or drawn, after texts or their ids, as it is written: row i is of the prompt
         i // n_best. They may be some of several prompts, from number `first` on."""
         given, n = [self.ids(prompt) for prompt in prompts], search.n_best
@@ -131,11 +131,11 @@ class Generator(Opened):
                 ids, done = given[row // n], step.done.get(row)
                 if done:
                     whole = self.generated(texts[row // n], ids, [done])
-                    yield Piece(first * n + row, after(said[row], whole.continuation), whole.tokens, whole)
+                    yield Increment(first * n + row, after(said[row], whole.continuation), whole.tokens, whole)
                     continue
                 written[row].append(token)
                 if not (text := self.continuation(ids, written[row])).endswith(HALF):
-                    yield Piece(first * n + row, after(said[row], text), len(written[row]))
+                    yield Increment(first * n + row, after(said[row], text), len(written[row]))
                     said[row] = text
 
     def ids(self, prompt: str | list[int]) -> list[int]:

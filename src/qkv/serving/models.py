@@ -6,9 +6,11 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from qkv import opening
 from qkv.decoding import Translator
+from qkv.device import choose_device
 from qkv.errors import InputError, nearest
+from qkv.folder import load
+from qkv.opening import task_in, writes
 from qkv.serving.languages import UNKNOWN, find, name_of
 from qkv.serving.limits import Refusal
 
@@ -33,9 +35,8 @@ class Served:
         """This one; refused if it cannot do that, with what it can."""
         if verb not in self.verbs:
             instead = " or ".join(f"POST /api/{other}" for other in self.verbs)
-            raise Refusal(
-                400, f"{self.name} is a model of the task {self.task!r}, which does not {verb}; use {instead}"
-            )
+            what = f"{self.name} is a model of the task {self.task!r} and cannot {verb}"
+            raise Refusal(400, f"{what}; use {instead}")
         return self
 
     @property
@@ -73,9 +74,10 @@ class Models:
         for folder in folders:
             own = Path(folder).resolve().name
             name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in served)
-            task = opening.task_in_folder(folder)
-            how = {"engine": engine, "own_process": own_process} if opening.writes(task) else {}
-            model = opening.load(folder, device, **how)
+            loaded = load(Path(folder), str(choose_device(device, "cpu")))
+            task = task_in(loaded)
+            how = {"engine": engine, "own_process": own_process} if writes(type(task)) else {}
+            model = task.open(loaded, **how)
             if how:
                 model.open_workers()  # now, while this process has no threads that a copy would miss
             served[name] = Served(name, Path(folder), model, task.name)
@@ -100,7 +102,8 @@ class Models:
     def code(self, asked: str) -> str:
         """The server's own spelling of a language code."""
         code = find(asked, self.codes)
-        if code is None and self.able("translate"):
+        if code is None:
+            self.able("translate")  # or no language is
             raise Refusal(400, f"{asked[:40]} is not supported")  # LibreTranslate's sentence, as clients know it
         return code
 

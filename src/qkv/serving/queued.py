@@ -1,13 +1,14 @@
 """A model for one request: what is asked of it goes through its queue, until the deadline or until nobody waits."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from qkv.config import check_keys
 from qkv.decoding import Search, Translated
 from qkv.decoding.alignment import Links, align
+from qkv.decoding.generator import Increment
 from qkv.errors import InputError
 from qkv.folder import About
 from qkv.serving.limits import Limits, share_of
@@ -44,12 +45,19 @@ class Queued:
         """The result of a function that has the model for itself."""
         return cast(T, self.queue.run(Call(function=function, client=self.client, gone=self.gone), self.deadline))
 
-    def write(self, prompts: Sequence[Any], tokens: int, search: Search) -> Iterator[Any]:
-        """`Generator.pieces`, some prompts after others; rows are counted over all of them."""
-        step = max(ROWS // search.n_best, 1)
+    def write(
+        self, prompts: Sequence[Any], tokens: int, search: Search, enough: Container[int] = ()
+    ) -> Iterator[Increment]:
+        """`Generator.pieces`, some prompts after others; once all rows of some are in `enough`, those are over."""
+        n = search.n_best
+        step = max(ROWS // n, 1)
         for start in range(0, len(prompts), step):
-            pieces = self.model.pieces(prompts[start : start + step], tokens, search, first=start)
-            yield from self.queue.read(Writing(pieces=pieces, client=self.client, gone=self.gone), self.deadline)
+            some = prompts[start : start + step]
+            pieces = self.model.pieces(some, tokens, search, first=start)
+            for piece in self.queue.read(Writing(pieces=pieces, client=self.client, gone=self.gone), self.deadline):
+                yield piece
+                if all(row in enough for row in range(start * n, (start + len(some)) * n)):
+                    break
 
 
 @dataclass

@@ -72,6 +72,15 @@ class Service:
             raise Refusal(503, f"{most} requests are being answered and no more fit; try again in a moment", 2)
 
     @contextmanager
+    def answering(self) -> Iterator[None]:
+        """While a request is answered."""
+        self.active += 1
+        try:
+            yield
+        finally:
+            self.active -= 1
+
+    @contextmanager
     def arriving(self, client: str) -> Iterator[None]:
         """While a request is read, which may take its time: nobody fills all places with such that never end."""
         if self.reading[client] >= share_of(self.limits.requests):
@@ -83,7 +92,7 @@ class Service:
             self.reading -= Counter([client])  # whose 0 is forgotten
 
     def check_key(self, request: Request, field: Any = None) -> None:
-        """LibreTranslate's answers: 400 for no key (401 where the path is ours), 403 for a wrong one."""
+        """LibreTranslate's answers: 400 for no key (401 elsewhere), 403 for a wrong one (401 where OpenAI's are)."""
         if not self.key:
             return
         given = bearer(request) or field or request.query_params.get("api_key") or request.cookies.get(COOKIE)
@@ -91,7 +100,7 @@ class Service:
             status = 401 if request.url.path.startswith(("/api/", "/v1/")) else 400
             raise Refusal(status, "this server needs an API key; ask its operator for one and send it as api_key")
         if not secrets.compare_digest(str(given).encode("utf-8", "replace"), self.key.encode()):
-            raise Refusal(403, "Invalid API key")
+            raise Refusal(401 if request.url.path.startswith("/v1/") else 403, "Invalid API key")
 
 
 def bearer(request: Request) -> str:
