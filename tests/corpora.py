@@ -124,6 +124,12 @@ CORPORA = {
         lambda generator, prompts: [one.text for one in generator.generate(prompts, tokens=5)],
         ["A dog", "The cat sees 12.\nA", "A"],
     ),
+    "fill": Tiny(
+        "text.txt", running_text, {"vocab_size": 340, "batch_tokens": 100, "window": 12},
+        {"d_model": 16, "n_heads": 2, "layers": 1, "max_length": 32, "dropout": 0.2},
+        lambda filler, texts: [filler.holes(text, 3) for text in texts],
+        ["a dog <mask>", "the <mask> sees 12 .\n<mask>", "<mask>"],
+    ),
     "classify": Tiny(
         "reviews.tsv", reviews, {"vocab_size": 320, "batch_tokens": 100},
         {"d_embedding": 8, "d_model": 8, "dropout": 0.2, "word_dropout": 0.1},
@@ -164,16 +170,17 @@ def learner(name: str, architecture: str, place: Path, dropout: float = 0.0) -> 
     tiny, kind, model = CORPORA[name], TASKS[name], MODELS[architecture]
     task = kind(kind.data_class(**tiny.data), model)
     survey = Survey(task, {"train": [tiny.write(place, 24)], "valid": [], "test": []}, place, lambda _: None)
-    tokenizer = learn_tokenizer(task.data, survey.sample)
+    tokenizer = learn_tokenizer(task.data, survey.sample, None, task.named_tokens())
     facts = task.facts(survey, tokenizer)
     asked = sizes(architecture, **{**tiny.model, "dropout": dropout, "word_dropout": dropout})
     asked.pop("vocab_size")
     config: Any = from_tree(model.config_class, {**asked, **task.fitting(asked, tokenizer, facts)})
     facts |= task.bounds(config)
     torch.manual_seed(0)
-    built = task.build(config, facts)
+    asked_for = objective(kind.objective).knowing(tokenizer)
+    built = task.build(config, {**asked_for.heads, **task.heads(facts)})
     rows = RowsInMemory([*task.rows(survey.train, tokenizer, facts)])
-    return Learner(task, built, objective(kind.objective), task.validation(rows), tokenizer, facts)
+    return Learner(task, built, asked_for, task.validation(rows), tokenizer, facts)
 
 
 def alone(batch: Batch) -> Iterator[Batch]:

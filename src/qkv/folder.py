@@ -1,6 +1,8 @@
 """A model folder: config.json, tokenizer.json and model.safetensors; nothing else is needed to load it."""
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, cast, get_type_hints
@@ -34,6 +36,7 @@ class About(TypedDict, total=False):
     lowercase: bool
     max_words: int  # of a sentence
     max_sentences: int  # of a text
+    heads: dict[str, str]  # on a backbone, each by its name
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,8 @@ def save(folder: Path, model: Model, tokenizer: Tokenizer, about: About) -> None
         )
     name, settings = origin(model)
     layout = {"model_type": f"qkv-{name}", "qkv_version": VERSION, "tokenizer": tokenizer.fingerprint}
-    head = {"head": model.head_text} if isinstance(model, Headed) else {}
-    write_json(folder / "config.json", {**layout, **about, **head, name: to_tree(settings)})
+    heads = {"heads": model.head_texts} if isinstance(model, Headed) else {}
+    write_json(folder / "config.json", {**layout, **about, **heads, name: to_tree(settings)})
     tokenizer.save(folder / "tokenizer.json")
     special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **special})
@@ -106,17 +109,20 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
             f"{folder}: the vocabulary has {len(tokenizer)} entries but the model expects {config.vocab_size}; "
             "copy the whole model folder again"
         )
-    model = made(name, config, load_weights(path), path, device, str(about.pop("head", "")))
-    return Loaded(model, tokenizer, described(about, folder), folder)
+    heads = described(about, folder).pop("heads", {})
+    model = made(name, config, load_weights(path), path, device, heads)
+    return Loaded(model, tokenizer, cast(About, about), folder)
 
 
-def made(name: str, config: Any, tensors: dict[str, Tensor], path: Path, device: str, head: str = "") -> Model:
-    """The model that `config` describes, perhaps with a head on it, with the tensors of `path`."""
+def made(
+    name: str, config: Any, tensors: dict[str, Tensor], path: Path, device: str, heads: Mapping[str, str] | None = None
+) -> Model:
+    """The model that `config` describes, perhaps with heads on it, with the tensors of `path`."""
     try:
         with torch.random.fork_rng(devices=[]):  # what a new model draws is not taken from the caller's numbers
             model = MODELS[name](config)
-            if head and isinstance(model, Backbone):
-                model = Headed(model, head)
+            if heads and isinstance(model, Backbone):
+                model = Headed(model, heads)
     except (RuntimeError, MemoryError):  # sizes that no memory holds; a digit too many is enough
         raise InputError(f"{path.parent}/config.json asks for a model that is too large for this machine") from None
     fill(model, tensors, path)
@@ -222,8 +228,8 @@ def start_from(model: nn.Module, start: Loaded, where: str, anew: tuple[str, ...
 
 
 def bare(name: str) -> str:
-    """A parameter's name without the backbone that it is in."""
-    return name.removeprefix("backbone.")
+    """A parameter's name without the backbone that it is in. The layer before a head, BERT's pooler, is one for all."""
+    return re.sub(r"^backbone\.|^heads\.\w+\.(?=dense\.)", "", name)
 
 
 def origin(model: Model) -> tuple[str, Any]:

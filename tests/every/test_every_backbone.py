@@ -15,7 +15,7 @@ import properties
 from kit import along, close, padded, stirred, tiny_model, tokenizer
 from qkv import folder
 from qkv.attention import ATTENTIONS, SCORES, recording
-from qkv.models import MODELS, Backbone, CausalBackbone
+from qkv.models import MODELS, Backbone, CausalBackbone, Outputs
 from qkv.positions import POSITIONS
 from qkv.text.tokenizer import PAD
 
@@ -32,9 +32,11 @@ def parts() -> list[tuple[str, str, str]]:
     """Each backbone with every position, and with every attention, by turns with one position or another."""
     found, turns = [], itertools.cycle(SEQUENTIAL)
     for name, kind in MODELS.items():
-        if issubclass(kind, Backbone):
+        if issubclass(kind, Backbone) and "encode" in vars(kind):  # else it computes what its parent does
             use = "decoder" if issubclass(kind, CausalBackbone) else "encoder"
             fitting = [part for part in (*ATTENTIONS, *SCORES) if part in SCORES or use in ATTENTIONS[part].uses]
+            if "sentence_ends" not in kind.config_class.__dataclass_fields__:
+                fitting = [part for part in fitting if part != "scope"]
             found += [(name, position, "scaled_dot") for position in SEQUENTIAL]
             found += [(name, next(turns), attention) for attention in fitting]
     return found
@@ -81,8 +83,9 @@ def test_every_parameter_gets_a_finite_gradient(model: Backbone, ids: Tensor) ->
     """In training, several times: what is drawn may leave a part out once."""
     model.train()
     for _ in range(8):
-        hidden = model.encode(ids)
-        (hidden * along(hidden)).sum().backward()
+        outputs = model(ids)
+        said = outputs.logits if isinstance(outputs, Outputs) else outputs
+        (said * along(said)).sum().backward()
     properties.every_parameter_has_a_gradient(model)
 
 

@@ -40,8 +40,11 @@ def test_sentences_are_cut_as_a_loop_does(texts: list[list[list[int]]]) -> None:
 
 
 def test_a_class_is_asked_of_a_text_or_of_its_sentences() -> None:
-    plain = prepared(Classes(), batch([[5, 6, 7], [1]], [[8], [0]]))
-    assert {name: value.tolist() for name, value in plain.inputs.items()} == {"ids": [[5, 6, 7], [8, 0, 0]]}
+    plain = prepared(Classes(), batch([[5, 2, 7, 9, 2], [1]], [[8], [0]]))
+    assert {name: value.tolist() for name, value in plain.inputs.items()} == {
+        "ids": [[5, 2, 7, 9, 2], [8, 0, 0, 0, 0]],
+        "segments": [[0, 0, 1, 1, 1], [0, 0, 0, 0, 0]],
+    }
     assert (plain.labels.tolist(), plain.count) == ([1, 0], 2)
     cut = prepared(Classes(), batch([[5, 6, 7], [1, 2], [1]], [[8], [1], [0]]))
     assert cut.inputs["words"].tolist() == [[[5, 0], [6, 7]], [[8, 0], [0, 0]]]

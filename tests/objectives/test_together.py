@@ -21,7 +21,11 @@ class Both:
     """What a language model gives, and an answer beside it."""
 
     def __init__(self, outputs: Any, answer: Tensor) -> None:
-        self.outputs, self.answer = outputs, answer
+        self.outputs, self.said = outputs, answer
+
+    def answer(self, head: str) -> Tensor:
+        assert head == "classes"
+        return self.said
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.outputs, name)
@@ -35,7 +39,7 @@ class Headed(nn.Module):
         self.body = tiny_model("gpt2", vocab_size=13)
         self.head = nn.Linear(16, 2)
 
-    def forward(self, ids: Tensor, documents: Tensor | None = None) -> Both:
+    def forward(self, ids: Tensor, segments: Tensor | None = None, documents: Tensor | None = None) -> Both:
         outputs = self.body(ids, documents=documents)
         return Both(outputs, self.head(outputs.hidden.mean(dim=1)))
 
@@ -49,20 +53,20 @@ def test_the_loss_is_the_weighted_sum_of_the_means() -> None:
     """3 texts and 6 words to predict: (1/3) sum of classes + (0.5/6) sum of words, by torch's own losses."""
     model = Headed()
     together, asked = asked_by("classes + 0.5 * causal_lm")
-    assert asked.inputs.keys() == {"ids"}
+    assert asked.inputs.keys() == {"ids", "segments"}
     assert asked.inputs["ids"].shape == (3, 4)  # what the first objective reads
     assert asked.count == 3
     outputs = model(**asked.inputs)
     loss = together.loss(outputs, asked)
     labels, words = torch.tensor([1, 0, 1]), BATCH.columns[0][:, 1:]
-    of_classes = F.cross_entropy(outputs.answer, labels)
+    of_classes = F.cross_entropy(outputs.said, labels)
     of_words = F.cross_entropy(outputs.logits[:, :3].flatten(0, 1), words.flatten(), ignore_index=0)
     expected = of_classes + 0.5 * of_words
     close(loss.total / asked.count, expected)
     close(loss.parts["classes_loss"] / asked.count, of_classes)
     close(loss.parts["causal_lm_loss"] / asked.count, of_words)
     close(loss.parts["causal_lm_likelihood"] / asked.count, of_words)
-    assert loss.parts["accuracy"] == (outputs.answer.argmax(1) == labels).sum()
+    assert loss.parts["accuracy"] == (outputs.said.argmax(1) == labels).sum()
     parameters = [*model.parameters()]
     found = torch.autograd.grad(loss.total / asked.count, parameters, retain_graph=True)
     for ours, theirs in zip(found, torch.autograd.grad(expected, parameters), strict=True):
@@ -162,7 +166,7 @@ def test_a_part_that_asks_for_nothing_costs_nothing() -> None:
     asked = together.prepare(batch([[5], [1]], [[8], [0]]), generator(0, Place()))
     model = Headed()
     loss = together.loss(model(**asked.inputs), asked)
-    close(loss.total, F.cross_entropy(model(**asked.inputs).answer, torch.tensor([1, 0]), reduction="sum"))
+    close(loss.total, F.cross_entropy(model(**asked.inputs).said, torch.tensor([1, 0]), reduction="sum"))
     assert math.isfinite(loss.total.item())
 
 
@@ -175,7 +179,7 @@ def test_documents_are_of_the_tokens_that_the_model_reads() -> None:
     assert asked.inputs["documents"].tolist() == [[0, 0, 1, 1], [0, 0, 0, 1]]
     assert together.loss(Headed()(**asked.inputs), asked).total.isfinite()
     other_way = objective("causal_lm(apart=True) + classes").prepare(batch(*rows), generator(0, Place()))
-    assert other_way.inputs["documents"].shape == other_way.inputs["ids"].shape == (2, 3)
+    assert other_way.inputs["documents"].shape == other_way.inputs["ids"].shape == (2, 4)
     by_sentence = batch([[5, 2, 7, 9], [2, 2], [1]])
     assert "documents" not in Classes().prepare(by_sentence, generator(0, Place())).inputs
 

@@ -116,10 +116,10 @@ def test_a_backbone_reads_the_text_between_two_ends_as_far_as_it_can(tmp_path: P
 def test_what_stands_for_a_text_is_chosen(pool: Any, taken: Any) -> None:
     task = Classify(LabelledConfig(pool=pool), GPT2)
     config = GPT2.config_class(vocab_size=30, d_model=16, n_heads=2, layers=1, max_length=8, dropout=0.0)
-    model = task.build(config, {"labels": ["neg", "pos"]}).eval()
+    model = task.build(config, task.heads({"labels": ["neg", "pos"]})).eval()
     found = model(torch.tensor([[EOS, 7, 9, EOS]]))
     state = found.hidden[0, taken].view(-1, 16).mean(dim=0)
-    torch.testing.assert_close(found.answer[0], model.head.output(state))
+    torch.testing.assert_close(found.answer("classes")[0], model.heads["classes"].output(state))
 
 
 def test_labels_must_be_known_and_more_than_one(tmp_path: Path) -> None:

@@ -53,7 +53,9 @@ def test_a_classifier_begins_with_any_backbone(
     frozen = {key.removeprefix("backbone."): value for key, value in weights.items() if key.startswith("backbone.")}
     assert frozen
     assert all(torch.equal(value, old[key]) for key, value in frozen.items())
-    assert begins.endswith(f"{len(frozen)} of {len(weights)}; new are head.output.weight, head.output.bias")
+    assert begins.endswith(
+        f"{len(frozen)} of {len(weights)}; new are heads.classes.output.weight, heads.classes.output.bias"
+    )
 
 
 def test_a_head_is_taken_with_its_labels_and_new_with_others(
@@ -61,15 +63,15 @@ def test_a_head_is_taken_with_its_labels_and_new_with_others(
 ) -> None:
     for labels, expected in (
         (("good", "bad"), "nothing is new"),
-        (("fine", "good"), "new are head.output.weight, head.output.bias"),
-        (("a", "bad", "good"), "new are head.output.weight, head.output.bias"),
+        (("fine", "good"), "new are heads.classes.output.weight, heads.classes.output.bias"),
+        (("a", "bad", "good"), "new are heads.classes.output.weight, heads.classes.output.bias"),
     ):
         out = tmp_path / "-".join(labels)
         weights, begins = trained(out, capsys, labelled=reviews(*labels), start=models / "critic")
         assert begins.endswith(expected)
-        assert len(weights["head.output.weight"]) == len(labels)
+        assert len(weights["heads.classes.output.weight"]) == len(labels)
     fewer, _ = trained(tmp_path / "fewer", labelled=reviews("a", "b"), start=tmp_path / "a-bad-good")
-    assert len(fewer["head.output.weight"]) == 2
+    assert len(fewer["heads.classes.output.weight"]) == 2
 
 
 def test_a_vocabulary_grows_at_its_end(models: Path, tmp_path: Path) -> None:
@@ -115,7 +117,11 @@ def test_what_cannot_begin_is_one_sentence(how: dict[str, Any], sentence: str, m
 def test_what_was_learned_is_in_the_folder_alone(models: Path, tmp_path: Path) -> None:
     """The folder that a run began with is not needed to use what came of it."""
     about = json.loads((models / "critic" / "config.json").read_text())
-    assert (about["task"], about["labels"], about["head"]) == ("classify", ["bad", "good"], "classes(n=2)")
+    assert (about["task"], about["labels"], about["heads"]) == (
+        "classify",
+        ["bad", "good"],
+        {"classes": "classes(n=2)"},
+    )
     (models / "critic").rename(tmp_path / "moved")
     try:
         assert qkv.load(tmp_path / "moved").predict("3 dogs are good.")["label"] in about["labels"]

@@ -11,6 +11,15 @@ def padding(ids: Tensor, pad: int) -> Tensor:
     return (ids != pad)[:, None, None, :]
 
 
+def visible(ids: Tensor, mask: Tensor | None, pad: int) -> Tensor | None:
+    """What tokens (B, T) that read both ways may see: by a `mask` of real tokens, (B, T), or of pairs, (B, T, S), or
+    else all that is no padding. None if that is everything."""
+    if mask is None:
+        real = ids != pad
+        return None if real.all() else real[:, None, None]
+    return mask[:, None, None] if mask.dim() == 2 else mask[:, None]
+
+
 def causal(at: Places) -> Tensor:
     """A query may look at itself and at what stands before it: (T, S), lower-triangular for a whole sentence.
 

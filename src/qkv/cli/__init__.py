@@ -25,7 +25,7 @@ For example:
 MODULES = {
     "compare": ["compare"],
     "export": ["export"],
-    "generate": ["generate", "predict"],
+    "generate": ["fill", "generate", "predict"],
     "look": ["explain", "look", "picture", "why"],
     "quantize": ["quantize_", "shortlist_"],
     "serve": ["serve"],

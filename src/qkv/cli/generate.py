@@ -78,6 +78,30 @@ def show(answers: "list[Generated]", *, json: bool) -> None:
         print_json({**dataclasses.asdict(answer), "alternatives": [one._asdict() for one in answer.alternatives]})
 
 
+def fill(*text: str, model: Model = Path("model"), k: int = 5, json: Flag = False, device: Device = "cpu") -> None:
+    """The words that a masked language model finds for each <mask> of a text, the most probable first.
+
+    For example:
+      qkv fill "A man in a red <mask> is standing." --model bert
+      qkv fill "A <mask> in a red <mask>." --model bert --k 3 --json
+      qkv fill sentences.txt --model bert > words.tsv
+
+    Args:
+      text: One text or several; or the name of one file with a text on each line; nothing for standard input.
+      k: Words for each <mask>.
+      json: A JSON object for each text.
+    """
+    filler = opened(model, device, "fill")
+    for some in input_chunks(text, "taken", "a text with a <mask>"):
+        for one in some:
+            holes = filler.holes(one, k)
+            if json:
+                print_json({"text": one, "holes": holes})
+            else:
+                for words in holes:
+                    print("\t".join(f"{word['token']} {word['probability']:.3f}" for word in words), flush=True)
+
+
 def predict(*text: str, model: Model = Path("model"), json: Flag = False, device: Device = "cpu") -> None:
     """What a model that was trained with --task says to a text: its answer, then the probability of each possible one.
 

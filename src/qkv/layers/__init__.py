@@ -2,9 +2,9 @@
 
 from qkv.layers.convolution import HALF, Convolution, Gated, receptive_field
 from qkv.layers.dropout import Dropout
-from qkv.layers.embedding import Embedding, Inputs, Projection
-from qkv.layers.heads import HEADS, Head
+from qkv.layers.embedding import Embedding, Inputs, Prediction, Projection
+from qkv.layers.heads import HEADS, Head, Pool
 from qkv.layers.initialisation import init_normal, init_xavier
 from qkv.layers.recurrent import CELLS, CellState, Recurrence
-from qkv.layers.stack import ACTIVATIONS, Block, FeedForward, Residual, Seen, Stack
-from qkv.layers.stack_config import Activation, ModelConfig, Norm, StackConfig
+from qkv.layers.stack import Block, FeedForward, Residual, Seen, Stack
+from qkv.layers.stack_config import ACTIVATIONS, Activation, ModelConfig, Norm, StackConfig

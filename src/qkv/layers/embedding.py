@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qkv.layers.stack_config import ACTIVATIONS, Activation
+
 
 class Embedding(nn.Module):
     """Vaswani et al. 2017, section 3.4: a table of vectors, multiplied by sqrt(d_model) (or `scale`) when read.
@@ -34,9 +36,10 @@ class Inputs(Embedding):
         self.segments = nn.Parameter(torch.randn(segments, d_model) * d_model**-0.5)
 
     def forward(self, ids: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Without `segments` (B, T), all tokens stand in the first."""
-        own = self.segments[0] if segments is None else F.embedding(segments, self.segments)
-        return super().forward(ids) + own  # (B, T, D)
+        """Without `segments` (B, T), or where there is one alone, all tokens stand in the first."""
+        if segments is None or len(self.segments) == 1:
+            return super().forward(ids) + self.segments[0]  # (B, T, D)
+        return super().forward(ids) + F.embedding(segments, self.segments)
 
 
 class Projection(nn.Module):
@@ -47,5 +50,21 @@ class Projection(nn.Module):
         self.weight = tied.weight if tied else Embedding(vocab_size, d_model).weight
         self.bias = nn.Parameter(self.weight.new_zeros(vocab_size)) if bias else None
 
+    def ready(self, hidden: Tensor) -> Tensor:
+        """What the table is multiplied with: a loss asks for it at a few places, and projects a few rows at a time."""
+        return hidden
+
     def forward(self, hidden: Tensor) -> Tensor:
-        return F.linear(hidden, self.weight, self.bias)
+        return F.linear(self.ready(hidden), self.weight, self.bias)
+
+
+class Prediction(Projection):
+    """Devlin et al. 2019 (BERT), the authors' code: logits = E LayerNorm(f(W h + b)) + c, E the table of tokens."""
+
+    def __init__(self, vocab_size: int, d_model: int, *, tied: Embedding, activation: Activation, eps: float) -> None:
+        super().__init__(vocab_size, d_model, tied=tied, bias=True)
+        self.dense, self.norm = nn.Linear(d_model, d_model), nn.LayerNorm(d_model, eps)
+        self.activation = ACTIVATIONS[activation]
+
+    def ready(self, hidden: Tensor) -> Tensor:
+        return self.norm(self.activation(self.dense(hidden)))

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -15,18 +14,10 @@ from qkv.config import build
 from qkv.errors import InputError
 from qkv.kernels import FastLinear, gelu_tanh
 from qkv.layers.dropout import Dropout
-from qkv.layers.stack_config import Norm, StackConfig
+from qkv.layers.stack_config import ACTIVATIONS, Norm, StackConfig
 from qkv.positions import POSITIONS, Places, Position
 
 Use = Literal["encoder", "decoder"]
-# gelu: Hendrycks & Gimpel 2016, as in BERT; gelu_tanh: its approximation by tanh, as in GPT; swish: Ramachandran et al.
-# 2017, as in Marian.
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "swish": F.silu,
-}
 
 
 class Residual(nn.Module):

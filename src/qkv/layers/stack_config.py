@@ -1,13 +1,27 @@
 """The sizes of a model, which check themselves once for all models."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from qkv.attention import where_it_can
 from qkv.config import setting
 from qkv.errors import InputError
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "swish"]
+# gelu: Hendrycks & Gimpel 2016, as in BERT; gelu_tanh: its approximation by tanh, as in GPT; swish: Ramachandran et al.
+# 2017, as in Marian.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "swish": F.silu,
+}
 Norm = Literal["post", "pre"]
 
 

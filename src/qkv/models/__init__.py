@@ -1,5 +1,6 @@
 """One paper, one file; chosen by the names in MODELS."""
 
+from qkv.models.bert import Bert, BertConfig
 from qkv.models.convolutional import Convolutional, ConvolutionalConfig
 from qkv.models.gpt2 import GPT2, GPT2Config
 from qkv.models.head_finder import HeadFinder, HeadFinderConfig
@@ -8,6 +9,7 @@ from qkv.models.hierarchical import Hierarchical, HierarchicalConfig
 from qkv.models.model import Backbone, CausalBackbone, EncoderDecoder, Model, Outputs, State, Writes, count_parameters
 from qkv.models.reader import Reader, ReaderConfig, Reading
 from qkv.models.recurrent import Recurrent, RecurrentConfig
+from qkv.models.roberta import Roberta, RobertaConfig
 from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, TransformerEncoder, parameter_count
 
 MODELS: dict[str, type[Model]] = {
@@ -16,6 +18,8 @@ MODELS: dict[str, type[Model]] = {
     "convolutional": Convolutional,
     "transformer_encoder": TransformerEncoder,
     "gpt2": GPT2,
+    "bert": Bert,
+    "roberta": Roberta,
     "hierarchical": Hierarchical,
     "reader": Reader,
     "head_finder": HeadFinder,

@@ -1,42 +1,51 @@
-"""A backbone with a head on it: how any pre-trained model is put to work."""
+"""A backbone with heads on it: how any pre-trained model is put to work, and what it is trained with beside words."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from qkv.attention import drawing
 from qkv.config import build
-from qkv.layers import HEADS, Projection, init_normal
-from qkv.models.model import Backbone, Model
+from qkv.layers import HEADS, init_normal
+from qkv.models.model import Backbone, Model, Outputs
 from qkv.text.tokenizer import PAD
 
 
 @dataclass(frozen=True)
-class HeadedOutputs:
-    """The head's answer, and what the backbone said: its states (B, T, D), and its projection where it has one."""
+class HeadedOutputs(Outputs):
+    """What the backbone said, and the heads to be asked about it; `real` (B, T) is True at the tokens of the texts."""
 
-    answer: Tensor
-    hidden: Tensor
-    projection: Projection | None
+    heads: nn.ModuleDict
+    real: Tensor
+
+    def answer(self, head: str, *given: Any) -> Tensor:
+        return self.heads[head](self.hidden, self.real, *given)
 
 
 class Headed(Model):
     """Radford et al. 2018, section 3.2: the transferred model, and one new layer that answers the question.
 
-    `head` is a text, "classes(n=2)": any name of layers.HEADS. The backbone's projection, if it has one, can be asked
-    beside it: an auxiliary language model.
+    `heads` names each by the objective that asks it, {"classes": "classes(n=2)"}: any name of layers.HEADS. The
+    backbone's projection, if it has one, can be asked beside them: an auxiliary language model.
     """
 
-    def __init__(self, backbone: Backbone, head: str) -> None:
+    def __init__(self, backbone: Backbone, heads: Mapping[str, str]) -> None:
         super().__init__(backbone.config)
-        self.backbone, self.head_text = backbone, head
-        self.head = build(HEADS, head, backbone.width)
-        init_normal(self.head)
+        self.backbone, self.head_texts = backbone, dict(heads)
+        self.heads = nn.ModuleDict({name: build(HEADS, text, backbone.width) for name, text in heads.items()})
+        init_normal(self.heads)
 
-    def forward(self, ids: Tensor, segments: Tensor | None = None) -> HeadedOutputs:
-        """Token ids (B, T), padded on the right."""
-        real = ids != PAD
-        hidden = self.backbone.encode(ids, segments=segments)
-        return HeadedOutputs(self.head(hidden, real), hidden, getattr(self.backbone, "projection", None))
+    def forward(self, ids: Tensor, **given: Any) -> HeadedOutputs:
+        """Token ids (B, T), padded on the right, and what else the backbone reads."""
+        with drawing() as choices:
+            hidden = self.backbone.encode(ids, **given)
+        projection: Any = getattr(self.backbone, "projection", None)
+        return HeadedOutputs(hidden, projection, choices, self.heads, ids != PAD)
+
+    def inputs(self) -> set[str]:
+        return self.backbone.inputs()
 
     def sizes(self) -> str:
-        return f"{self.backbone.sizes()}, head {self.head_text}"
+        return f"{self.backbone.sizes()}, head {', '.join(self.head_texts.values())}"

@@ -1,26 +1,28 @@
 """What training and decoding ask of a model, whatever its architecture."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from inspect import signature
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
 from qkv.attention import Choice, drawing
-from qkv.layers import Embedding, Projection
+from qkv.layers import Embedding, Pool, Projection
 from qkv.positions import Places
+from qkv.text.frames import ENDS, Frame
 from qkv.text.tokenizer import BOS
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Hidden states (B, T, D) and the projection that turns them into logits (B, T, V).
+    """Hidden states (B, T, D) and the projection, if there is one, that turns them into logits (B, T, V).
 
     Kept apart, so that a loss can project a few rows at a time; `logits` projects all of them.
     """
 
     hidden: Tensor
     projection: Projection
-    choices: list[Choice] = field(default_factory=list)  # what hard attentions have drawn
+    choices: list[Choice]  # what hard attentions have drawn
 
     @property
     def logits(self) -> Tensor:
@@ -60,6 +62,10 @@ class Model(nn.Module):
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.config = config
+
+    def inputs(self) -> set[str]:
+        """The names of what it reads."""
+        return set(signature(self.forward).parameters)
 
     def sizes(self) -> str:
         """The sizes that a person wants to see at a glance."""
@@ -109,6 +115,13 @@ class EncoderDecoder(Model, Writes):
 
 class Backbone(Model):
     """A model that says something of each token of a text: what heads stand on (models/headed.py)."""
+
+    frame: ClassVar[Frame] = ENDS  # what stands around a text
+    pool: ClassVar[Pool] = "last"  # which token's state stands for a text,
+    dense: ClassVar[bool] = False  # and whether a layer with tanh comes before a head on it
+
+    def inputs(self) -> set[str]:
+        return set(signature(self.encode).parameters)
 
     @property
     def width(self) -> int:

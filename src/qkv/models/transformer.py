@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from qkv.attention import Remembered, build_attention, causal, padding, sentence_numbers
+from qkv.attention import Remembered, build_attention, causal, padding, sentence_numbers, visible
 from qkv.config import build, setting
 from qkv.layers import Embedding, Seen, Stack, StackConfig, init_xavier
 from qkv.models.model import Backbone, EncoderDecoder, count_parameters
@@ -113,8 +113,7 @@ class TransformerEncoder(Backbone):
         return self.encode(ids, segments=segments, mask=mask)
 
     def encode(self, ids: Tensor, *, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        visible = padding(ids, PAD) if mask is None else mask[:, None, None] if mask.dim() == 2 else mask[:, None]
-        return self.encoder(self.source(ids), reading(ids, self.config), visible)
+        return self.encoder(self.source(ids), reading(ids, self.config), visible(ids, mask, PAD))
 
 
 def reading(ids: Tensor, c: TransformerConfig) -> Places:

@@ -6,13 +6,15 @@ from qkv.config import build, to_call
 from qkv.errors import InputError
 from qkv.objectives.answers import Classes, Cloze, Heads
 from qkv.objectives.causal_lm import CausalLM
-from qkv.objectives.objective import Asked, Loss, Objective
+from qkv.objectives.masked_lm import MaskedLM
+from qkv.objectives.objective import NOTHING, Asked, Loss, Objective
 from qkv.objectives.together import Together, terms
 from qkv.objectives.translation import Translation
 
 OBJECTIVES: dict[str, type[Any]] = {
     "translation": Translation,
     "causal_lm": CausalLM,
+    "masked_lm": MaskedLM,
     "classes": Classes,
     "cloze": Cloze,
     "heads": Heads,
@@ -27,7 +29,8 @@ def objective(spec: str) -> Objective:
 
 def in_full(spec: str) -> str:
     """The same text with every option of each objective, so that a later default does not change what it says."""
-    return " + ".join(f"{weight} * " * (weight != 1) + to_call(name, vars(one)) for weight, name, one in named(spec))
+    parts = [(weight, name, {k: v for k, v in vars(one).items() if k[0] != "_"}) for weight, name, one in named(spec)]
+    return " + ".join(f"{weight} * " * (weight != 1) + to_call(name, options) for weight, name, options in parts)
 
 
 def named(spec: str) -> list[tuple[float, str, Objective]]:

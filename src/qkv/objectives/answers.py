@@ -10,7 +10,8 @@ from torch import Tensor
 from qkv.config import setting
 from qkv.data import Batch
 from qkv.models.reader import Reading
-from qkv.objectives.objective import Asked, Loss
+from qkv.objectives.causal_lm import documents
+from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Usual
 from qkv.positions.tree import pad_trees
 from qkv.text.tokenizer import PAD
 
@@ -18,7 +19,7 @@ NOBODY = -1  # the head of padding
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classes:
+class Classes(Usual):
     """Yang et al. 2016, Eq. 12: L = - sum over texts of log p(class), p = softmax(W v + b).
 
     Rows are (ids, label), or (ids, the length of each sentence, label) where a model reads sentences apart.
@@ -30,16 +31,26 @@ class Classes:
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be at least 0 and below 1, not {self.label_smoothing}")
 
-    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
         *text, labels = batch.columns
-        inputs = {"ids": text[0]} if len(text) == 1 else {"words": by_sentence(batch)}
+        inputs = reading(text[0]) if len(text) == 1 else {"words": by_sentence(batch)}
         return Asked(inputs, labels[:, 0], len(batch))
 
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         """Logits (B, n) against labels (B,): summed over texts, and how many of them are right."""
-        logits: Tensor = getattr(outputs, "answer", outputs)
+        logits = answered(outputs, "classes")
         total = F.cross_entropy(logits, asked.labels, reduction="sum", label_smoothing=self.label_smoothing)
         return Loss(total, {"accuracy": (logits.argmax(dim=1) == asked.labels).sum()})
+
+
+def reading(ids: Tensor) -> dict[str, Tensor]:
+    """One text or two (B, T): the second begins after the first </s> (BERT's segments; others do not read them)."""
+    return {"ids": ids, "segments": documents(ids).clamp(max=1)}
+
+
+def answered(outputs: Any, head: str) -> Tensor:
+    """What a head says on a backbone, or a model that does nothing else."""
+    return outputs if isinstance(outputs, Tensor) else outputs.answer(head)
 
 
 def by_sentence(batch: Batch) -> Tensor:
@@ -52,13 +63,13 @@ def by_sentence(batch: Batch) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cloze:
+class Cloze(Usual):
     """Cui et al. 2017, section 3: minimise -log P(answer), where P sums the attention on every place of a word.
 
     Rows are (document, question, candidates, answer): word ids all of them.
     """
 
-    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
         document, question, candidates, answer = batch.columns
         return Asked({"document": document, "question": question}, (candidates, answer), len(batch))
 
@@ -72,14 +83,14 @@ class Cloze:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heads:
+class Heads(Usual):
     """Dozat & Manning 2017, section 3.1: cross-entropy of each word's head among the root and all words.
 
     Rows are (sub-word ids, the word from 0 that each belongs to, the head of each word, where 0 is the root).
     """
 
-    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
-        """Inputs: the ids (B, S), the place of each word's first sub-word (B, T), -1 at padding, and the trees."""
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
+        """Given: the ids (B, S), the place of each word's first sub-word (B, T), -1 at padding, and the trees."""
         ids, words, heads = batch.columns
         n_ids, _, n_words = batch.lengths.T
         starts = F.pad(words, (1, 0), value=-1)[:, :-1] != words

@@ -8,14 +8,14 @@ from torch import Tensor
 
 from qkv.config import setting
 from qkv.data import Batch
-from qkv.objectives.objective import Asked, Loss
+from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Usual
 from qkv.objectives.reinforce import reinforce
 from qkv.objectives.smoothing import chunked_cross_entropy, negative_log_likelihood
 from qkv.text.tokenizer import EOS, PAD
 
 
 @dataclass(frozen=True, kw_only=True)
-class CausalLM:
+class CausalLM(Usual):
     """Radford et al. 2018, Eq. 1: L = - sum_i log p(u_i | u_1 .. u_i-1).
 
     The first column of a batch is windows of running text, or texts of their own. In a window one document follows
@@ -25,19 +25,21 @@ class CausalLM:
     label_smoothing: float = setting(0.0, "probability mass taken from the right word and spread over the others")
     apart: bool = setting(False, "tokens of a window see nothing of the documents before their own")
 
+    turn = 1
+
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be at least 0 and below 1, not {self.label_smoothing}")
 
-    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
-        """The model reads u_0 .. u_n-1 and is asked for u_1 .. u_n; padding is not asked for."""
-        ids = batch.columns[0]
-        labels = ids[:, 1:]
-        return Asked(self.reading(ids[:, :-1]), labels, int((labels != PAD).sum()))
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
+        """The model reads u_0 .. u_n-1 and is asked for u_1 .. u_n; padding is not asked for.
 
-    def reading(self, ids: Tensor) -> dict[str, Tensor]:
-        """The inputs of a model that reads these ids; beside a task of its own they may be one more."""
-        return {"ids": ids, "documents": documents(ids)} if self.apart else {"ids": ids}
+        Beside another objective it reads what that one does, u_n too.
+        """
+        whole = inputs.get("ids", batch.columns[0])
+        ids, labels = whole if inputs else whole[:, :-1], whole[:, 1:]
+        apart = {"documents": documents(ids)} if self.apart else {}
+        return Asked({"ids": ids, **apart}, labels, int((labels != PAD).sum()))
 
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         """Summed over the real tokens of labels (B, T)."""

@@ -1,19 +1,25 @@
 """What training asks of an objective, whatever the task."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from qkv.data import Batch
+from qkv.text.tokenizer import Tokenizer
+
+Given = Mapping[str, Any]  # by which a model is called: model(**inputs)
+NOTHING: Given = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Asked:
     """A question to a model: what it reads, what is right, and how many answers count."""
 
-    inputs: dict[str, Any]  # the model is called with them: model(**inputs)
+    inputs: dict[str, Any]
     labels: Any
     count: int  # the loss is divided by it
     parts: list["Asked"] = field(default_factory=list)  # of several objectives together, the question of each
@@ -42,8 +48,35 @@ class Loss:
 class Objective(Protocol):
     """Prepares a batch for a model and computes a loss from what the model gives; knows nothing of training."""
 
-    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
-        """What the model is asked; whatever is drawn (masks, orders) is drawn from `rng`."""
+    @property
+    def turn(self) -> int:
+        """When it prepares a batch beside others: 0, it makes texts of it; 1, it reads them; 2, it hides words."""
+        ...
+
+    @property
+    def heads(self) -> Mapping[str, str]:
+        """The heads that must stand on a backbone for it, by name, where they follow from the objective alone."""
+        ...
+
+    def knowing(self, tokenizer: Tokenizer) -> "Objective":
+        """The same for the ids of a vocabulary."""
+        ...
+
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
+        """What the model is asked; whatever is drawn (masks, orders) is drawn from `rng`.
+
+        `inputs` is what other objectives of a sum have made of the batch before: what it reads is then read again.
+        """
         ...
 
     def loss(self, outputs: Any, asked: Asked) -> Loss: ...
+
+
+class Usual:
+    """What most objectives say: they make their texts of a batch, need no head but the task's, and ask of any ids."""
+
+    turn = 0
+    heads: ClassVar[Mapping[str, str]] = NOTHING
+
+    def knowing(self, tokenizer: Tokenizer) -> Self:
+        return self

@@ -8,26 +8,30 @@ import torch
 
 from qkv.data import Batch
 from qkv.errors import InputError
-from qkv.objectives.causal_lm import CausalLM
-from qkv.objectives.objective import Asked, Loss, Objective
+from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Objective
+from qkv.text.tokenizer import Tokenizer
 
 
 class Together:
     """L = sum_i w_i L_i, each L_i a mean over what its own objective counts: "classes + 0.5 * causal_lm".
 
-    The model reads what the first one prepares; what only another prepares is added to it.
+    Each prepares what those of an earlier `turn` made of the batch: one joins two texts, another hides words of both.
     """
 
     def __init__(self, parts: Sequence[tuple[float, str, Objective]]) -> None:
         self.parts = list(parts)
+        self.turn = 0
+        self.heads = {name: text for _, _, objective in parts for name, text in objective.heads.items()}
 
-    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
-        asked = [objective.prepare(batch, rng) for _, _, objective in self.parts]
-        inputs = {name: value for one in reversed(asked) for name, value in one.inputs.items()}
-        for _, _, objective in self.parts:
-            if isinstance(objective, CausalLM):
-                inputs |= objective.reading(inputs["ids"])
-        return Asked(inputs, asked[0].labels, asked[0].count, asked)
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
+        found, asked = dict(inputs), dict[int, Asked]()
+        for i in sorted(range(len(self.parts)), key=lambda i: self.parts[i][2].turn):
+            asked[i] = self.parts[i][2].prepare(batch, rng, found)
+            found |= asked[i].inputs
+        return Asked(found, asked[0].labels, asked[0].count, [asked[i] for i in range(len(self.parts))])
+
+    def knowing(self, tokenizer: Tokenizer) -> "Together":
+        return Together([(weight, name, objective.knowing(tokenizer)) for weight, name, objective in self.parts])
 
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         """Summed like the first objective's, by whose count it is divided; the others' parts bear their names."""

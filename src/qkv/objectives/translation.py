@@ -7,14 +7,14 @@ import torch
 from qkv.config import setting
 from qkv.data import Batch
 from qkv.models import Outputs
-from qkv.objectives.objective import Asked, Loss
+from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Usual
 from qkv.objectives.reinforce import reinforce
 from qkv.objectives.smoothing import Form, chunked_cross_entropy
 from qkv.text.tokenizer import PAD
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translation:
+class Translation(Usual):
     """Vaswani et al. 2017, section 5.4: cross-entropy with label smoothing, teacher-forced.
 
     With `r_drop` a, Liang et al. 2021 (R-Drop): each sentence is read twice under different dropout, and the mean of
@@ -36,7 +36,7 @@ class Translation:
         """How often each sentence goes through the model."""
         return 2 if self.r_drop else 1
 
-    def prepare(self, batch: Batch, rng: torch.Generator) -> Asked:
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
         """The model reads <s> y1 .. yn and is asked for y1 .. yn </s>, each real token counted once."""
         src, tgt = (torch.cat([ids] * self.readings) for ids in batch.columns)
         labels = tgt[:, 1:]

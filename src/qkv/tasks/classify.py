@@ -1,7 +1,7 @@
 """Classification: label and text in, a class out; by attention over words and sentences, or by any backbone."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -9,28 +9,26 @@ from typing import Any
 
 from torch import Tensor
 
-from qkv.config import Tree, setting, to_call
+from qkv.config import Tree, setting
 from qkv.data import each_row
 from qkv.errors import InputError, nearest
 from qkv.folder import About, Loaded
-from qkv.layers.heads import Pool
-from qkv.models import Backbone, Headed, Hierarchical, Model
+from qkv.models import Backbone, Hierarchical, Model
 from qkv.objectives import Asked
+from qkv.objectives.answers import answered
 from qkv.tasks.corpus import Corpus, Survey
+from qkv.tasks.on_backbone import BackboneConfig, OnBackbone
 from qkv.tasks.predictor import Classifier, most_probable
-from qkv.tasks.task import Task, TextConfig
 from qkv.text import read_labelled
 from qkv.text.examples import Labelled
 from qkv.text.labelled import sentences
-from qkv.text.tokenizer import EOS, Tokenizer
+from qkv.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledConfig(TextConfig):
+class LabelledConfig(BackboneConfig):
     """How labelled texts become ids and batches."""
 
-    max_length: int = setting(0, "tokens of a text, longer ones are cut and counted; 0 for the backbone's context")
-    pool: Pool = setting("last", "whose state stands for a text: its last token's (GPT), its first, or their mean")
     lowercase: bool = setting(True, "with the model hierarchical: read capital letters as small ones")
     max_words: int = setting(50, "with hierarchical: tokens of a sentence; a longer one is cut into several")
     max_sentences: int = setting(200, "with hierarchical: sentences of a text; those after them are left out")
@@ -39,18 +37,10 @@ class LabelledConfig(TextConfig):
         super().__post_init__()
         if self.max_words < 1 or self.max_sentences < 1:
             raise ValueError("max_words and max_sentences must be at least 1")
-        if self.max_length < 0:
-            raise ValueError(
-                f"max_length must be a number of tokens, or 0 for the whole context, not {self.max_length}"
-            )
 
 
-class Classify(Task):
-    """Labelled texts to a classifier: hierarchical attention (Yang et al. 2016), or any backbone with a head on it.
-
-    Hierarchical attention reads the words of each sentence. A backbone reads the text between two </s>, and its head
-    (Radford et al. 2018, section 3.3) the state of the last, unless `pool` says otherwise.
-    """
+class Classify(OnBackbone):
+    """Labelled texts to a classifier: hierarchical attention (Yang et al. 2016), or any backbone with a head on it."""
 
     name = "classify"
     shape = "labelled"
@@ -73,7 +63,6 @@ class Classify(Task):
         super().__init__(data, model)
         self.by_sentence = issubclass(self.model, Hierarchical)
         self.columns = 3 if self.by_sentence else 2
-        self.cut = 0  # texts that were longer than max_length
 
     def read(self, paths: Sequence[Path]) -> Iterator[Labelled]:
         return read_labelled(paths)
@@ -97,42 +86,24 @@ class Classify(Task):
         return {"labels": labels, "lowercase": lowercase, "max_words": words, "max_sentences": sentences}
 
     def bounds(self, config: Any) -> About:
-        if self.by_sentence:
-            return {}
-        if self.data.max_length > config.max_length:
-            raise InputError(
-                f"data.max_length is {self.data.max_length}, but the model's context is {config.max_length} tokens; "
-                "make it shorter, or leave it out"
-            )
-        return {"max_length": self.data.max_length or config.max_length}
+        return {} if self.by_sentence else super().bounds(config)
 
     def choose(self, survey: Survey, device: Any, training: Any) -> Tree:
-        """A backbone is tuned gently, and for a few epochs: it has learned before."""
-        if self.by_sentence:
-            return {}
-        steps = max(1, survey.characters // 4 // 2048)
-        return {
-            "data": {"batch_tokens": 2048},
-            "model": {"preset": "small", "dropout": 0.1},
-            "training": {
-                "learning_rate": 3e-4, "schedule": f"linear(warmup={min(100, max(1, steps // 3))})", "epochs": 4.0,
-                "weight_decay": 0.01, "beta2": 0.98, "average": "none", "validate_every": 0,
-            },
-        }  # fmt: skip
+        return {} if self.by_sentence else super().choose(survey, device, training)
 
     def fitting(self, model: Tree, tokenizer: Tokenizer, facts: About) -> Tree:
         return {"vocab_size": len(tokenizer), **({"n_classes": len(facts["labels"])} if self.by_sentence else {})}
 
-    def build(self, config: Any, facts: About) -> Model:
-        model = super().build(config, facts)
-        head = {"n": len(facts["labels"])} | ({"pool": self.data.pool} if self.data.pool != "last" else {})
-        return Headed(model, to_call("classes", head)) if isinstance(model, Backbone) else model
+    def heads(self, facts: About) -> dict[str, str]:
+        return {} if self.by_sentence else {"classes": self.head("classes", n=len(facts["labels"]))}
 
-    def anew(self, start: Loaded, facts: About) -> tuple[str, ...]:
-        return () if start.about.get("labels") == facts["labels"] else ("head.", "output.")
+    def anew(self, start: Loaded, facts: About, heads: Mapping[str, str]) -> tuple[str, ...]:
+        if self.by_sentence:
+            return () if start.about.get("labels") == facts["labels"] else ("output.",)
+        return super().anew(start, facts, heads)
 
     def encode(self, examples: Sequence[Labelled], tokenizer: Tokenizer, facts: About) -> list[list[list[int]]]:
-        """(</s> words </s>, the label's number), or for hierarchical attention (words, sentence lengths, label)"""
+        """(the text in its frame, its label), or for hierarchical attention (words, sentence lengths, label)."""
         numbers = {label: number for number, label in enumerate(facts["labels"])} | {"": 0}
         for document in examples:
             if document.label not in numbers:
@@ -145,12 +116,9 @@ class Classify(Task):
             cut = [self.by_sentences(document.text, tokenizer) for document in examples]
             parted = zip(cut, labels, strict=True)
             return [[[*chain.from_iterable(parts)], [len(part) for part in parts], label] for parts, label in parted]
-        rows, most = tokenizer.encode_batch([document.text for document in examples]), facts["max_length"] - 2
-        self.cut += sum(len(ids) > most for ids in rows)
-        return [[[EOS, *ids[:most], EOS], label] for ids, label in zip(rows, labels, strict=True)]
-
-    def remarks(self) -> list[str]:
-        return [f"{self.cut:,} texts had more tokens than the model reads at once: cut"] if self.cut else []
+        rows = tokenizer.encode_batch([document.text for document in examples])
+        framed = self.framed([[ids] for ids in rows], tokenizer, facts)
+        return [[ids, label] for ids, label in zip(framed, labels, strict=True)]
 
     def by_sentences(self, text: str, tokenizer: Tokenizer) -> list[list[int]]:
         """The ids of each sentence; a sentence that is too long becomes several."""
@@ -168,11 +136,11 @@ class Classify(Task):
     def answers(self, outputs: Any, asked: Asked) -> tuple[Tensor, Tensor] | None:
         if asked.labels.dim() > 1:  # another objective was asked first, or alone
             return None
-        return getattr(outputs, "answer", outputs).argmax(dim=1), asked.labels
+        return answered(outputs, "classes").argmax(dim=1), asked.labels
 
     def in_words(self, outputs: Any, asked: Asked, examples: Sequence[Any], classifier: Classifier) -> list[Tree]:
         """The label of each text and the probability of every label."""
-        rows = getattr(outputs, "answer", outputs).softmax(dim=1).tolist()
+        rows = answered(outputs, "classes").softmax(dim=1).tolist()
         return [most_probable("label", classifier.about["labels"], row) for row in rows]
 
 

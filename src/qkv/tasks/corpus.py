@@ -164,7 +164,9 @@ class Scale(NamedTuple):
         }
 
 
-def learn_tokenizer(c: Any, sample: Iterable[Iterable[str]], start: Tokenizer | None = None) -> Tokenizer:
+def learn_tokenizer(
+    c: Any, sample: Iterable[Iterable[str]], start: Tokenizer | None = None, specials: Sequence[str] = ()
+) -> Tokenizer:
     """Sub-words of all texts of a sample, of both sides of pairs together; or a tokenizer.json that is given; or those
     of the model to start from, perhaps with some more."""
     texts = chain.from_iterable(sample)
@@ -174,7 +176,7 @@ def learn_tokenizer(c: Any, sample: Iterable[Iterable[str]], start: Tokenizer | 
         return Tokenizer.load(Path(c.tokenizer))
     if (name := parse_call(c.tokenizer)[0]) not in TOKENIZERS:
         raise InputError(f"unknown tokenizer {name!r}, and no tokenizer.json; {nearest(name, TOKENIZERS)}")
-    return Tokenizer.train(texts, kind=c.tokenizer, vocab_size=c.vocab_size)
+    return Tokenizer.train(texts, kind=c.tokenizer, vocab_size=c.vocab_size, specials=specials)
 
 
 class Corpus:

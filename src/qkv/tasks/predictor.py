@@ -15,7 +15,7 @@ class Predictor:
     """`qkv.load(folder).predict(texts)`: one text in, one answer out; a list in, a list out. Answers are plain data."""
 
     def __init__(self, task: Any, loaded: Loaded) -> None:
-        self.task, self.loaded, self.objective = task, loaded, objective(task.objective)
+        self.task, self.loaded, self.objective = task, loaded, objective(task.objective).knowing(loaded.tokenizer)
         self.model, self.tokenizer, self.about = loaded.model.eval(), loaded.tokenizer, loaded.about
 
     def predict(self, texts: str | Sequence[str]) -> Any:

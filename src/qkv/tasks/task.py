@@ -17,8 +17,8 @@ from qkv.data import Buckets, Place, Rows, RowsInMemory, Stream, generator
 from qkv.errors import InputError
 from qkv.evaluation import class_scores
 from qkv.folder import About, Loaded
-from qkv.models import MODELS, Model
-from qkv.objectives import Asked, Objective, objective
+from qkv.models import MODELS, Backbone, Headed, Model
+from qkv.objectives import NOTHING, Asked, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
 from qkv.tasks.predictor import Predictor
 from qkv.text.tokenizer import Tokenizer
@@ -82,6 +82,7 @@ class Task:
     in_order: ClassVar[bool] = False  # whether rows must stay in their order: running text
     sample: ClassVar[int] = 200_000  # examples from which sub-words are learned,
     sample_letters: ClassVar[float] = math.inf  # or fewer, when they are long
+    specials: ClassVar[tuple[str, ...]] = ()  # named tokens that its vocabulary must have, beside those of the model
     opens: ClassVar[type[Any]] = Predictor  # what `qkv.load` gives for a model that answers
 
     def __init__(self, data: Any, model: type[Model] | None = None) -> None:
@@ -148,6 +149,11 @@ class Task:
         """The texts of an example, from which sub-words are learned."""
         return (self.key(example),)
 
+    def named_tokens(self) -> tuple[str, ...]:
+        """The special tokens that the vocabulary must have: the task's, and those of the model's frame."""
+        framed = self.model.frame.specials if issubclass(self.model, Backbone) else ()
+        return tuple(dict.fromkeys(self.specials + framed))
+
     def facts(self, survey: Survey, tokenizer: Tokenizer) -> About:
         """What a trained model must remember of its data beside the tokenizer: the labels, for example. Plain data:
         it is written to config.json, and `encode` is given it."""
@@ -199,11 +205,16 @@ class Task:
         """The settings of the data, with those that follow from the model's: a window as long as its context."""
         return self.data
 
-    def build(self, config: Any, facts: About) -> Model:
-        """The model to train, from its settings alone."""
-        return self.model(config)
+    def heads(self, facts: About) -> dict[str, str]:
+        """The heads on a backbone that answer, each by the name of the objective that asks it."""
+        return {}
 
-    def anew(self, start: Loaded, facts: About) -> tuple[str, ...]:
+    def build(self, config: Any, heads: Mapping[str, str] = NOTHING) -> Model:
+        """The model to train, from its settings alone, with heads on it if it is a backbone."""
+        model = self.model(config)
+        return Headed(model, heads) if heads and isinstance(model, Backbone) else model
+
+    def anew(self, start: Loaded, facts: About, heads: Mapping[str, str]) -> tuple[str, ...]:
         """Beginnings of parameters that are not taken from a model to start from: they answer another question."""
         return ()
 
@@ -267,7 +278,8 @@ class Task:
     def evaluate(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
         """Figures of a trained model on some examples; `how` says how to search, for tasks that do."""
         rows = RowsInMemory(self.encode(examples, loaded.tokenizer, loaded.about))
-        return dict(self.measure(loaded.model, objective(self.objective), self.validation(rows)))
+        asked = objective(self.objective).knowing(loaded.tokenizer)
+        return dict(self.measure(loaded.model, asked, self.validation(rows)))
 
     def timed(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
         """How fast it answers, for tasks that write."""

@@ -1,6 +1,5 @@
 """From files to a corpus: read once, settings that nobody asked for chosen, sub-words learned, all encoded."""
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -103,10 +102,14 @@ def check_asked(task: Task, corpus: Corpus, model: Model, settings: Settings) ->
     batches, _ = task.stream(corpus.train), task.validation(corpus.valid)
     batch, _ = next(batches.stream())
     try:
-        asked = objective(settings.objective).prepare(batch, generator(0, Place()))
-        inspect.signature(model.forward).bind(**asked.inputs)
-    except (TypeError, ValueError, IndexError):
+        asked = objective(settings.objective).knowing(corpus.tokenizer).prepare(batch, generator(0, Place()))
+        fits = asked.inputs.keys() <= model.inputs()
+    except (TypeError, ValueError, IndexError) as error:
+        if isinstance(error, InputError):
+            raise
+        fits = False
+    if not fits:
         raise InputError(
             f"the objective {settings.objective} cannot be asked of a {settings.architecture} model by the task "
             f"{settings.task!r}; leave --objective out, or give another"
-        ) from None
+        )

@@ -62,7 +62,7 @@ def train(
     is_one = isinstance(valid, str | Path)
     valid = [valid] if is_one else valid
     test = [test] if isinstance(test, str | Path) else test
-    shapes = {kind.shape: name for name, kind in TASKS.items()}
+    shapes = {kind.shape: name for name, kind in reversed(TASKS.items())}  # of several tasks the first
     memory: dict[str, Part] = {}
     for shape in shapes.keys() & settings.keys():
         memory["train"], task = settings.pop(shape), task or shapes[shape]
@@ -121,7 +121,7 @@ class Run:
         settings, corpus, model = self.resumed() if self.goes_on else self.prepared()
         task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
         loaded = Loaded(model, corpus.tokenizer, task.about(corpus))
-        asked, batches = objective(settings.objective), task.stream(corpus.train)
+        asked, batches = objective(settings.objective).knowing(corpus.tokenizer), task.stream(corpus.train)
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
         teller = Teller(self.display, self.folder, task, settings)
         hooks = Hooks(
@@ -175,7 +175,8 @@ class Run:
         survey = prepare.read(asked, self.memory, self.out, self.display, self.where)
         tree = prepare.chosen(asked, survey, self.where)
         task = prepare.task(tree, self.where)
-        tokenizer = learn_tokenizer(task.data, survey.sample, self.start.tokenizer if self.start else None)
+        known = self.start.tokenizer if self.start else None
+        tokenizer = learn_tokenizer(task.data, survey.sample, known, task.named_tokens())
         facts = task.facts(survey, tokenizer)
         settings = prepare.fitted(task, tree, tokenizer, facts, self.where)
         task.data = settings.data
@@ -193,11 +194,12 @@ class Run:
     def built(self, task: Task, settings: Settings, facts: About) -> Model:
         """The model with its first weights; what cannot be built is refused before anything is written."""
         torch.manual_seed(settings.data.seed)
-        model = task.build(settings.model, facts)
+        heads = {**objective(settings.objective).heads, **task.heads(facts)}
+        model = task.build(settings.model, heads)
         freeze(model, settings.training.freeze)  # the trainer would refuse an unknown name too late
         self.drawn = checkpoint.random_state()  # training goes on from here, whatever is drawn meanwhile
         if self.start:
-            taken, new = folder.start_from(model, self.start, settings.start, task.anew(self.start, facts))
+            taken, new = folder.start_from(model, self.start, settings.start, task.anew(self.start, facts, heads))
             fresh = f"new are {', '.join(new[:4])}{' ...' * (len(new) > 4)}" if new else "nothing is new"
             self.say(f"begins with the weights of {settings.start}: {len(taken)} of {len(taken) + len(new)}; {fresh}")
         return model

@@ -1,0 +1,86 @@
+"""What tasks share whose answer comes from a head on a backbone: fine-tuning, whatever was pre-trained."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from qkv.config import Tree, setting, to_call
+from qkv.errors import InputError
+from qkv.folder import About, Loaded
+from qkv.models import Backbone, Model
+from qkv.tasks.corpus import Survey
+from qkv.tasks.task import Task, TextConfig
+from qkv.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackboneConfig(TextConfig):
+    """How texts become ids and batches for a backbone."""
+
+    max_length: int = setting(0, "tokens of a text, longer ones are cut and counted; 0 for the backbone's context")
+    pool: Literal["", "last", "first", "mean"] = setting(
+        "", "whose state stands for a text: last (GPT), first (BERT) or mean; unless given, the backbone's own"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_length < 0:
+            raise ValueError(
+                f"max_length must be a number of tokens, or 0 for the whole context, not {self.max_length}"
+            )
+
+
+class OnBackbone(Task):
+    """Radford et al. 2018, section 3.3: texts are read in the backbone's own frame, and a head answers."""
+
+    kinds: ClassVar[tuple[type[Model], ...]] = (Backbone,)
+    architecture = "transformer_encoder"
+    data_class: ClassVar[type[BackboneConfig]] = BackboneConfig
+    columns = 2
+
+    def __init__(self, data: Any, model: type[Model] | None = None) -> None:
+        super().__init__(data, model)
+        self.cut = 0  # texts that were longer than max_length
+
+    def bounds(self, config: Any) -> About:
+        if self.data.max_length > config.max_length:
+            raise InputError(
+                f"data.max_length is {self.data.max_length}, but the model's context is {config.max_length} tokens; "
+                "make it shorter, or leave it out"
+            )
+        return {"max_length": self.data.max_length or config.max_length}
+
+    def framed(self, texts: Iterable[Sequence[Sequence[int]]], tokenizer: Tokenizer, facts: About) -> list[list[int]]:
+        """The ids of one text, or of two, in the backbone's frame; what is too long is cut, and counted."""
+        assert issubclass(self.model, Backbone)
+        rows = [self.model.frame.join(tokenizer, parts, facts["max_length"]) for parts in texts]
+        self.cut += sum(is_cut for _, is_cut in rows)
+        return [ids for ids, _ in rows]
+
+    def head(self, name: str, **options: Any) -> str:
+        """The text of a head over the state that stands for a text, by the settings or as the backbone has it."""
+        assert issubclass(self.model, Backbone)
+        pool = self.data.pool or self.model.pool
+        options |= {"pool": pool} if pool != "last" else {}
+        return to_call(name, options | ({"dense": True} if self.model.dense else {}))
+
+    def remarks(self) -> list[str]:
+        return [f"{self.cut:,} texts had more tokens than the model reads at once: cut"] if self.cut else []
+
+    def choose(self, survey: Survey, device: Any, training: Any) -> Tree:
+        """A backbone is tuned gently, and for a few epochs: it has learned before."""
+        steps = max(1, survey.characters // 4 // 2048)
+        return {
+            "data": {"batch_tokens": 2048},
+            "model": {"preset": "small", "dropout": 0.1},
+            "training": {
+                "learning_rate": 3e-4, "schedule": f"linear(warmup={min(100, max(1, steps // 3))})", "epochs": 4.0,
+                "weight_decay": 0.01, "beta2": 0.98, "average": "none", "validate_every": 0,
+            },
+        }  # fmt: skip
+
+    def anew(self, start: Loaded, facts: About, heads: Mapping[str, str]) -> tuple[str, ...]:
+        """The last layer of a head that was another one before, or of other labels."""
+        before = getattr(start.model, "head_texts", {})
+        labels = start.about.get("labels") == facts.get("labels")
+        return tuple(f"heads.{name}.output." for name, text in heads.items() if before.get(name) != text or not labels)

@@ -1,0 +1,43 @@
+"""What stands around one text, or two, when a model reads them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qkv.text.tokenizer import SPECIALS, Tokenizer
+
+
+@dataclass(frozen=True)
+class Frame:
+    """before A after, or before A between B after: names of special tokens."""
+
+    before: tuple[str, ...]
+    between: tuple[str, ...]
+    after: tuple[str, ...]
+
+    @property
+    def specials(self) -> tuple[str, ...]:
+        """The names that not every vocabulary has."""
+        return tuple(dict.fromkeys(n for n in self.before + self.between + self.after if n not in SPECIALS))
+
+    def join(self, tokenizer: Tokenizer, texts: Sequence[Sequence[int]], most: int) -> tuple[list[int], bool]:
+        """The ids of one text or two with their frame, at most `most` of them; and whether something was cut.
+
+        Devlin et al. 2019, the authors' code: of two texts the longer one is cut, token by token, at its end.
+        """
+        before, between, after = (
+            [tokenizer.special(name) for name in names] for names in (self.before, self.between, self.after)
+        )
+        parts = [list(text) for text in texts]
+        room = most - len(before) - len(after) - len(between) * (len(parts) - 1)
+        is_cut = sum(map(len, parts)) > room
+        while (over := sum(map(len, parts)) - max(room, 0)) > 0:
+            longest = max(parts, key=len)
+            others = max((len(part) for part in parts if part is not longest), default=0)
+            del longest[-max(1, min(over, len(longest) - others)) :]
+        ids = list(before)
+        for number, part in enumerate(parts):
+            ids += [*(between if number else ()), *part]
+        return ids + after, is_cut
+
+
+ENDS = Frame(("</s>",), ("</s>",), ("</s>",))  # GPT-2, which knows no other special token
