@@ -34,7 +34,7 @@ def test_each_model_is_told_by_its_task(mixed: TestClient) -> None:
     models = mixed.get("/api/models").json()["models"]
     assert {one["name"]: (one["task"], one["verbs"]) for one in models} == {
         "en-de": ("translate", ["translate"]),
-        "lm": ("language_model", ["generate"]),
+        "lm": ("language_model", ["generate", "embed"]),
         "critic": ("classify", ["predict"]),
     }
     assert [one["architecture"] for one in models] == ["transformer", "gpt2", "hierarchical"]
@@ -114,7 +114,7 @@ def test_tokens_are_counted(serve: Serve, lm_folder: Path) -> None:
     ("path", "fields", "status", "sentence"),
     [
         ("predict", {"q": "x", "model": "lm"}, 400,
-         "lm is a model of the task 'language_model' and cannot predict; use POST /api/generate"),
+         "lm is a model of the task 'language_model' and cannot predict; use POST /api/generate or POST /api/embed"),
         ("generate", {"q": "x", "model": "en-de"}, 400,
          "en-de is a model of the task 'translate' and cannot generate; use POST /api/translate"),
         ("translate", {"q": "x", "model": "critic"}, 400, "and cannot translate; use POST /api/predict"),
