@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from qkv.config import from_tree, to_tree
-from qkv.convert import FAMILIES, Foreign
+from qkv.convert import FAMILIES
 from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_with
 from qkv.layers import Pool
@@ -69,11 +69,6 @@ class RunFolder:
 
 def save(folder: Path, model: Model, tokenizer: Tokenizer, about: About) -> None:
     """Hugging Face's file names, so that other tools see something familiar. The weights are written last."""
-    if isinstance(tokenizer, Foreign):
-        raise InputError(
-            f"cannot write {folder}: a model with another tokenizer than qkv's own stays in the folder it came from; "
-            "use it there, or qkv export"
-        )
     name, settings = origin(model)
     layout = {"model_type": f"qkv-{name}", "qkv_version": VERSION, "tokenizer": tokenizer.fingerprint}
     heads = {"heads": model.head_texts} if isinstance(model, Headed) else {}

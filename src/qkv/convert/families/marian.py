@@ -2,6 +2,8 @@
 
 Both have biases in their attentions, a bias for each word, and sines before cosines. Pegasus differs from Marian in
 nothing but the place of the layer norms.
+
+Differs: their <unk> is ours, which no translation holds; theirs may write it, and leave it out of the text.
 """
 
 import json
@@ -16,7 +18,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.config import from_tree, parse_call
-from qkv.convert.foreign import ACTIVATIONS, Converted, Foreign
+from qkv.convert.adopt import adopt
+from qkv.convert.foreign import ACTIVATIONS, Converted
 from qkv.convert.plain import output_bias, place_table
 from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_text, write_with
@@ -99,8 +102,9 @@ def read_marian(folder: Path, tree: dict[str, Any], theirs: dict[str, Tensor]) -
     wanted = {field.name for field in fields(MarianSettings)}
     settings = from_tree(MarianSettings, {key: tree[key] for key in wanted & tree.keys()}, f"{folder}/config.json")
     pad, start, end = settings.pad_token_id, settings.decoder_start_token_id, settings.eos_token_id
-    others = [row for row in range(settings.vocab_size) if row not in (pad, start, end)]
-    rows = [pad, start, end, pad, *others]  # our four special ids; their <unk> is a word like any other
+    own = {"<pad>": pad, "</s>": end} | ({"<s>": start} if start != pad else {})  # mostly their padding is their start
+    tokenizer, rows = adopt(folder, size=settings.vocab_size, parts=own)
+    rows = [pad, start, end, *(row if row >= 0 else pad for row in rows[3:])]
     rest = theirs.keys() - {*TABLES, HEAD, BIAS}
     named = {replaced(name.removeprefix("model."), ((old, new) for new, old in NAMES)): theirs[name] for name in rest}
     position = positions(named, settings)
@@ -118,7 +122,7 @@ def read_marian(folder: Path, tree: dict[str, Any], theirs: dict[str, Tensor]) -
     }  # fmt: skip
     config = from_tree(TransformerConfig, ours, f"{folder}/config.json")
     about = tree.get("qkv")
-    return Converted("transformer", config, named, Foreign.open(folder, rows), about if isinstance(about, dict) else {})
+    return Converted("transformer", config, named, tokenizer, about if isinstance(about, dict) else {})
 
 
 def replaced(name: str, pairs: Iterable[tuple[str, str]]) -> str:
@@ -169,8 +173,6 @@ def write_hugging_face(
     out: Path, model: Transformer, tokenizer: Tokenizer, about: Mapping[str, Any], quantization: str = ""
 ) -> None:
     """Into an empty folder: what `AutoModelForSeq2SeqLM` and `AutoTokenizer` open."""
-    if isinstance(tokenizer, Foreign):
-        raise InputError("this model folder is in Hugging Face's format already; copy it as it is")
     c = model.config
     if c.eps != 1e-5:
         raise InputError(f"Marian and Pegasus have eps=1e-05 and no other, not {c.eps}; translate with qkv itself")
