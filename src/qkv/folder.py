@@ -31,14 +31,19 @@ class About(TypedDict, total=False):
     source: str
     target: str
     longest_source: int  # tokens of the longest one in training
-    labels: list[str]  # of a classifier, by their numbers
-    max_length: int  # tokens of a text; what is longer was cut
+    labels: list[str]  # of a classifier or a tagger, by their numbers
+    max_length: int  # tokens of a text; what is longer was cut, or read in windows
     pool: Pool  # whose state is the vector of a text,
     normalise: bool  # and whether it is made to have the length 1
     window: int  # tokens that are read at once
     lowercase: bool
     max_words: int  # of a sentence
     max_sentences: int  # of a text
+    symmetric: bool  # whether two texts are read in both orders
+    stride: int  # tokens by which windows move on
+    max_question: int  # tokens of a question
+    max_answer: int  # tokens of an answer
+    has_null: bool  # whether there were questions without an answer
     heads: dict[str, str]  # on a backbone, each by its name
 
 

@@ -51,6 +51,10 @@ class NumberHead(ClassHead):
         return super().forward(hidden, real)[:, 0]
 
 
+class ChoiceHead(NumberHead):
+    """Radford et al. 2018, section 3.3: one number for each choice, read with its context as a text of its own."""
+
+
 class TagHead(Head):
     """Devlin et al. 2019, section 5.3: one of n tags for each token; logits (B, T, n)."""
 
@@ -79,4 +83,10 @@ def pooled(hidden: Tensor, real: Tensor, pool: Pool) -> Tensor:
     return hidden[torch.arange(len(hidden), device=hidden.device), at]
 
 
-HEADS: dict[str, type[Head]] = {"classes": ClassHead, "number": NumberHead, "tags": TagHead, "spans": SpanHead}
+HEADS: dict[str, type[Head]] = {
+    "classes": ClassHead,
+    "number": NumberHead,
+    "tags": TagHead,
+    "spans": SpanHead,
+    "choices": ChoiceHead,
+}

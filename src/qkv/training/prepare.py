@@ -25,7 +25,9 @@ def task(tree: Tree, where: str) -> Task:
     """The task of some settings, with those of its data."""
     kind = task_of(tree, where)
     data = from_tree(kind.data_class, merge(kind.defaults, tree).get("data", {}), where, "data.")
-    return kind(data, architecture(tree, where))
+    made = kind(data, architecture(tree, where))
+    made.start = tree.get("model", {}) if tree.get("start") else {}
+    return made
 
 
 def started(asked: Tree, where: str) -> tuple[Tree, Loaded | None]:
