@@ -26,7 +26,7 @@ def load(path: str | Path, device: str = "cpu", **how: Any) -> Any:
     """
     loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
     task = task_in(loaded)
-    known = list(signature(open_translator).parameters)[1:] if isinstance(task, Translate | LanguageModel) else []
+    known = list(signature(open_translator).parameters)[1:] if writes(type(task)) else []
     for name in how.keys() - set(known):
         what = nearest(name, known) if known else f"a model of the task {task.name!r} has none, leave it out"
         raise InputError(f"there is no option {name!r} for {path}; {what}")
@@ -59,6 +59,11 @@ def score_files(path: str | Path, *files: str | Path, device: str = "cpu") -> Tr
     if not examples:
         raise InputError(f"there is nothing to score: {', '.join(map(str, files))} has no examples; give at least one")
     return {"task": task.name, "examples": len(examples), **task.evaluate(loaded, examples)}
+
+
+def writes(kind: type[Task]) -> bool:
+    """Whether models of the task write texts, by an engine that can be chosen."""
+    return issubclass(kind, Translate | LanguageModel)
 
 
 def task_in_folder(path: str | Path) -> type[Task]:

@@ -62,13 +62,14 @@ def view(translator: Translator, text: str, wanted: Attention = EVERY, **how: An
     }
 
 
-def model_view(translator: Translator) -> View:
-    model = translator.model
+def model_view(opened: Any) -> View:
+    """Of whatever `qkv.load` gives."""
+    model, folder = opened.model, getattr(opened, "folder", None)
     return {
-        "name": translator.folder.resolve().name if translator.folder else "",
-        "source": translator.about.get("source", ""),
-        "target": translator.about.get("target", ""),
-        "architecture": named(model, MODELS),
+        "name": folder.resolve().name if folder else "",
+        "source": opened.about.get("source", ""),
+        "target": opened.about.get("target", ""),
+        "architecture": named(getattr(model, "backbone", model), MODELS),
         "parameters": count_parameters(model),
         "config": to_tree(model.config),
     }
@@ -129,9 +130,9 @@ def positions_view(translator: Translator) -> View:
     return {"positions": {"table": rounded(table.tolist()), "gram": rounded((table @ table.T).tolist())}}
 
 
-def architecture_view(translator: Translator) -> View:
+def architecture_view(opened: Any) -> View:
     """The boxes of the model, from bottom to top: stack, label, about, parameters, times."""
-    return {"architecture": {"boxes": [asdict(box) for box in boxes(translator.model)]}}
+    return {"architecture": {"boxes": [asdict(box) for box in boxes(opened.model)]}}
 
 
 def curves_view(folder: Path) -> View:

@@ -1,0 +1,92 @@
+"""What models answer to a text: /api/predict, /api/fill and /api/embed, for whatever model can."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qkv.config import from_tree
+from qkv.serving.libre import bounded
+from qkv.serving.limits import Refusal
+from qkv.serving.models import Served
+from qkv.serving.service import Endpoint, Visit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict:
+    """What POST /api/predict reads: texts, or tables such as {"question": "...", "context": "..."}."""
+
+    q: str | dict[str, Any] | list[str | dict[str, Any]]
+    model: str | None = None
+    api_key: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fill:
+    """What POST /api/fill reads: texts with <mask> in place of words, and how many words to give for each."""
+
+    q: str | list[str]
+    k: int = 5
+    model: str | None = None
+    api_key: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embed:
+    """What POST /api/embed reads."""
+
+    q: str | list[str]
+    model: str | None = None
+    api_key: str | None = None
+
+
+def letters_in(value: Any) -> Iterator[str]:
+    """Every text in plain data."""
+    if isinstance(value, str):
+        yield value
+    for one in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        yield from letters_in(one)
+
+
+def items_of(asked: Visit, given: Any, served: Served) -> list[Any]:
+    """What was given as a list, within the limits of the server."""
+    items, most = given if isinstance(given, list) else [given], asked.service.limits.items
+    if len(items) > most:
+        raise Refusal(400, f"Invalid request: request ({len(items)}) exceeds batch limit ({most})")
+    whole = bounded(asked, "".join(letters_in(items)))
+    asked.service.metrics.characters.labels(served.name).inc(len(whole))
+    return items
+
+
+def predict(asked: Visit) -> dict[str, Any]:
+    wish = from_tree(Predict, asked.values, "request")
+    served = asked.service.models.able("predict", wish.model)
+    items = items_of(asked, wish.q, served)
+    try:
+        answers = asked.model(served).ask("predict", items)
+    except (AttributeError, TypeError):
+        if all(isinstance(item, str) for item in items):
+            raise
+        raise Refusal(400, f"{served.name} is a model of the task {served.task!r}, which reads no tables") from None
+    return {"model": served.name, "answers": answers}
+
+
+def fill(asked: Visit) -> dict[str, Any]:
+    wish = from_tree(Fill, asked.values, "request")
+    served, most = asked.service.models.able("fill", wish.model), asked.service.limits.items
+    if not 1 <= wish.k <= most:
+        raise Refusal(400, f"k is {wish.k}; ask for 1 to {most} words")
+    return {"model": served.name, "answers": asked.model(served).ask("fill", items_of(asked, wish.q, served), k=wish.k)}
+
+
+def embed(asked: Visit) -> dict[str, Any]:
+    wish = from_tree(Embed, asked.values, "request")
+    served = asked.service.models.able("embed", wish.model)
+    vectors = asked.model(served).ask("embed", items_of(asked, wish.q, served))
+    return {"model": served.name, "vectors": [vector.tolist() for vector in vectors]}
+
+
+ROUTES = [
+    Endpoint("POST", "/api/predict", predict, "The answer of a model to each text: a label, tags, a span.", Predict),
+    Endpoint("POST", "/api/fill", fill, "The likeliest words for each <mask>.", Fill),
+    Endpoint("POST", "/api/embed", embed, "A vector for each text.", Embed),
+]
