@@ -12,7 +12,7 @@ from qkv.serving.service import Endpoint, Visit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict:
+class PredictTexts:
     """What POST /api/predict reads: texts, or tables such as {"question": "...", "context": "..."}."""
 
     q: str | dict[str, Any] | list[str | dict[str, Any]]
@@ -21,7 +21,7 @@ class Predict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fill:
+class FillTexts:
     """What POST /api/fill reads: texts with <mask> in place of words, and how many words to give for each."""
 
     q: str | list[str]
@@ -31,7 +31,7 @@ class Fill:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embed:
+class EmbedTexts:
     """What POST /api/embed reads."""
 
     q: str | list[str]
@@ -58,7 +58,7 @@ def items_of(asked: Visit, given: Any, served: Served) -> list[Any]:
 
 
 def predict(asked: Visit) -> dict[str, Any]:
-    wish = from_tree(Predict, asked.values, "request")
+    wish = from_tree(PredictTexts, asked.values, "request")
     served = asked.service.models.able("predict", wish.model)
     items = items_of(asked, wish.q, served)
     try:
@@ -71,7 +71,7 @@ def predict(asked: Visit) -> dict[str, Any]:
 
 
 def fill(asked: Visit) -> dict[str, Any]:
-    wish = from_tree(Fill, asked.values, "request")
+    wish = from_tree(FillTexts, asked.values, "request")
     served, most = asked.service.models.able("fill", wish.model), asked.service.limits.items
     if not 1 <= wish.k <= most:
         raise Refusal(400, f"k is {wish.k}; ask for 1 to {most} words")
@@ -79,14 +79,14 @@ def fill(asked: Visit) -> dict[str, Any]:
 
 
 def embed(asked: Visit) -> dict[str, Any]:
-    wish = from_tree(Embed, asked.values, "request")
+    wish = from_tree(EmbedTexts, asked.values, "request")
     served = asked.service.models.able("embed", wish.model)
     vectors = asked.model(served).ask("embed", items_of(asked, wish.q, served))
     return {"model": served.name, "vectors": [vector.tolist() for vector in vectors]}
 
 
 ROUTES = [
-    Endpoint("POST", "/api/predict", predict, "The answer of a model to each text: a label, tags, a span.", Predict),
-    Endpoint("POST", "/api/fill", fill, "The likeliest words for each <mask>.", Fill),
-    Endpoint("POST", "/api/embed", embed, "A vector for each text.", Embed),
+    Endpoint("POST", "/api/predict", predict, "A model's answer to each text: a label, tags, a span.", PredictTexts),
+    Endpoint("POST", "/api/fill", fill, "The likeliest words for each <mask>.", FillTexts),
+    Endpoint("POST", "/api/embed", embed, "A vector for each text.", EmbedTexts),
 ]

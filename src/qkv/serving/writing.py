@@ -20,7 +20,7 @@ from qkv.serving.service import Endpoint, Visit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Generate:
+class GenerateTexts:
     """What POST /api/generate reads: texts to go on from, and how, as `qkv generate` has it."""
 
     q: str | list[str] = ""
@@ -46,7 +46,7 @@ def searched(limits: Limits, tokens: int, endless: bool, how: dict[str, Any]) ->
 
 
 def generate(asked: Visit) -> dict[str, Any] | Events:
-    wish = from_tree(Generate, asked.values, "request")
+    wish = from_tree(GenerateTexts, asked.values, "request")
     served = asked.service.models.able("generate", wish.model)
     prompts, names = items_of(asked, wish.q, served), ("temperature", "top_k", "top_p", "seed", "beam", "n_best")
     search = searched(asked.service.limits, wish.tokens, wish.endless, {name: getattr(wish, name) for name in names})
@@ -96,5 +96,5 @@ def as_event(piece: Increment) -> dict[str, Any]:
 
 
 ROUTES = [
-    Endpoint("POST", "/api/generate", generate, "What a language model writes after a text.", Generate, GIVES),
+    Endpoint("POST", "/api/generate", generate, "What a language model writes after a text.", GenerateTexts, GIVES),
 ]
