@@ -259,6 +259,22 @@ def write_json(folder: Path, vocab: Any, **model: Any) -> Path:
     return folder
 
 
+def test_their_settings_say_which_token_plays_which_part(tmp_path: Path) -> None:
+    """GPT-2's say of one that it is the beginning, the end and the unknown: it is the end."""
+    write_json(tmp_path, {"a": 0, "<end>": 1, "<hide>": 2}, type="BPE", merges=[], unk_token=None)
+    tree = json.loads((tmp_path / "tokenizer.json").read_text())
+    flags = {"single_word": False, "lstrip": True, "rstrip": False, "normalized": False, "special": False}
+    spoil(tmp_path, "tokenizer.json", json.dumps({**tree, "added_tokens": [{"id": 2, "content": "<hide>", **flags}]}))
+    end = {"content": "<end>", **flags}
+    spoil(tmp_path, "special_tokens_map.json", json.dumps({"bos_token": end, "eos_token": "<end>", "unk_token": end}))
+    spoil(tmp_path, "tokenizer_config.json", json.dumps({"mask_token": "<hide>", "pad_token": None}))
+    ours, rows = adopt(tmp_path)
+    assert rows == [-1, -1, 1, -1, 0, 2]
+    assert ours.vocabulary() == [*SPECIALS, "a", "<mask>"]
+    assert ours.special("<mask>") == 5
+    assert 5 not in ours.encode("a <mask> <hide>")
+
+
 def test_rows_of_the_model_that_no_token_has_and_tokens_that_it_has_not(tmp_path: Path) -> None:
     write_json(tmp_path, {"</s>": 0, "<unk>": 1, "w": 2, "<s>": 3, "<pad>": 4, "<sep>": 5})
     ours, rows = adopt(tmp_path, size=8, parts={"<pad>": 7, "<s>": 2}, extra=["<sep>", "<cls>"])
