@@ -35,6 +35,7 @@ class Filler:
         self.task, self.loaded = task, loaded
         model = loaded.model.eval()
         self.model, self.tokenizer, self.about = model, loaded.tokenizer, loaded.about
+        self.folder = loaded.folder
         self.mask, specials = self.tokenizer.special(MASK), set(self.tokenizer.specials.values())
         self.words = torch.tensor([number for number in range(len(self.tokenizer)) if number not in specials])
         self.backbone: Any = model.backbone if isinstance(model, Headed) else model

@@ -17,6 +17,7 @@ class Predictor:
     def __init__(self, task: Any, loaded: Loaded) -> None:
         self.task, self.loaded, self.objective = task, loaded, objective(task.objective).knowing(loaded.tokenizer)
         self.model, self.tokenizer, self.about = loaded.model.eval(), loaded.tokenizer, loaded.about
+        self.folder = loaded.folder
 
     def predict(self, texts: str | Sequence[str]) -> Any:
         """The answer to a text, or a list of answers to a list of texts."""
