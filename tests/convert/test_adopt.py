@@ -342,6 +342,8 @@ def spoil(folder: Path, name: str, content: str) -> Path:
         "a kind that nobody knows": "tokenizer.json is damaged: .*; copy it again",
         "merges of other words": "vocab.json is damaged: .*; copy it again",
         "settings of a list": "tokenizer_config.json is damaged: it is not a table in JSON",
+        "nothing for the unknown": r"vocab.txt has no token for words that it does not know \(\[UNK\]\); copy it again",
+        "no piece for the unknown": r"tokenizer.json has no token for words that it does not know \(None\); copy it",
         "too many": "tokenizer.json has 4 tokens but the model has 3; copy the whole model folder again",
         "more that were added": r"added_tokens.json adds '\[NEW\]', which vocab.txt does not have",
     }
@@ -358,6 +360,8 @@ def test_what_cannot_be_adopted_is_refused(wrong: str, tmp_path: Path) -> None:
         "a kind that nobody knows": lambda: write_json(tmp_path, {"<unk>": 0}, type="Letters"),
         "merges of other words": lambda: spoil(spoil(tmp_path, "vocab.json", '{"a": 0}'), "merges.txt", "x y\n"),
         "settings of a list": lambda: spoil(spoil(tmp_path, "vocab.txt", words), "tokenizer_config.json", "[1]"),
+        "nothing for the unknown": lambda: spoil(tmp_path, "vocab.txt", "[PAD]\na\n\n"),
+        "no piece for the unknown": lambda: write_json(tmp_path, [["a", 0.0]], type="Unigram", unk_id=None),
         "too many": lambda: write_json(tmp_path, {"<unk>": 0, "a": 1, "b": 2, "c": 3}),
         "more that were added": lambda: spoil(spoil(tmp_path, "vocab.txt", words), "added_tokens.json", '{"[NEW]": 5}'),
     }  # fmt: skip
@@ -383,7 +387,8 @@ def test_a_step_that_puts_a_space_before_every_text(tmp_path: Path) -> None:
 
 def test_a_run_can_be_given_their_file(tmp_path: Path) -> None:
     path = write_json(tmp_path, {"a": 0, "b": 1, "<unk>": 2}) / "tokenizer.json"
-    assert learn_tokenizer(SimpleNamespace(tokenizer=str(path)), []).vocabulary() == [*SPECIALS, "a", "b"]
+    found = learn_tokenizer(SimpleNamespace(tokenizer=str(path)), [], specials=["<mask>"])
+    assert found.vocabulary() == [*SPECIALS, "a", "b", "<mask>"]
 
 
 def test_a_model_is_tuned_with_it_and_opened_again(tmp_path: Path) -> None:
