@@ -17,6 +17,7 @@ from qkv.config import from_tree, to_tree
 from qkv.convert import FAMILIES
 from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_with
+from qkv.layers import Pool
 from qkv.models import MODELS, Backbone, Headed, Model
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
@@ -32,6 +33,8 @@ class About(TypedDict, total=False):
     longest_source: int  # tokens of the longest one in training
     labels: list[str]  # of a classifier, by their numbers
     max_length: int  # tokens of a text; what is longer was cut
+    pool: Pool  # whose state is the vector of a text,
+    normalise: bool  # and whether it is made to have the length 1
     window: int  # tokens that are read at once
     lowercase: bool
     max_words: int  # of a sentence

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 from playwright.sync_api import Page, Route, expect
 
@@ -125,6 +126,22 @@ def test_a_filler_shows_the_words_for_each_hole(tasks_server: str, window: Open,
     expect(page.locator(".translated")).to_have_text(words[0]["text"])
     page.get_by_role("textbox").fill("the king")
     expect(page.get_by_role("alert")).to_contain_text("has no <mask>")
+
+
+def test_texts_are_compared_by_their_vectors(tasks_server: str, window: Open, shot: Shot) -> None:
+    """A model that can do more than one thing has a choice of them, and the link keeps it."""
+    texts = ["the old king saw 7 stars", "a queen", "the old king"]
+    page = window().open(f"{tasks_server}#model=bert")
+    page.get_by_role("radio", name="Compare").click()
+    page.get_by_label("Texts, one on each line").fill("\n".join(texts))
+    vectors = np.array(ask(f"{tasks_server}api/embed", q=texts, model="bert")["vectors"])
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    expect(page.locator(".alike")).to_have_count(9)
+    assert [float(cell.inner_text().replace("−", "-")) for cell in page.locator(".alike").all()] == pytest.approx(
+        (unit @ unit.T).flatten().tolist(), abs=0.0051
+    )
+    shot(page, "embedder")
+    expect(window().open(page.url).locator(".alike")).to_have_count(9)
 
 
 ANSWERS = {

@@ -10,7 +10,7 @@ import torch
 from starlette.testclient import TestClient
 
 import qkv
-from kit import pad, teach
+from kit import pad, save_untrained, teach
 from qkv import Translator, folder
 from qkv.models import Transformer, TransformerConfig
 from qkv.opening import load_translator
@@ -80,6 +80,14 @@ def critic_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that fills in, and has learned nothing."""
+    texts = ["the old king saw two stars and a queen"] * 3
+    words = Tokenizer.train(texts, kind="wordpiece", vocab_size=300, specials=["<mask>"])
+    return save_untrained(tmp_path_factory.mktemp("bert") / "bert", "bert", words, {"task": "fill"}, max_length=32)
+
+
+@pytest.fixture(scope="session")
 def translator(model_folder: Path) -> Translator:
     return load_translator(model_folder)
 
@@ -119,8 +127,8 @@ def client(model_folder: Path) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def mixed(model_folder: Path, lm_folder: Path, critic_folder: Path) -> Iterator[TestClient]:
+def mixed(model_folder: Path, lm_folder: Path, critic_folder: Path, bert_folder: Path) -> Iterator[TestClient]:
     """A server with models of several tasks."""
-    service = Service(Models.load([model_folder, lm_folder, critic_folder]))
+    service = Service(Models.load([model_folder, lm_folder, critic_folder, bert_folder]))
     yield TestClient(make_app(service))
     service.close()

@@ -1,5 +1,6 @@
 """OpenAI's API: its official client, unchanged, on a real `qkv serve`; and every field, answer and error of it."""
 
+import base64
 import json
 import os
 import re
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import openai
 import pytest
 from starlette.testclient import TestClient
@@ -28,9 +30,10 @@ def writer(lm_folder: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def process(lm_folder: Path, critic_folder: Path) -> Iterator[openai.OpenAI]:
+def process(lm_folder: Path, critic_folder: Path, bert_folder: Path) -> Iterator[openai.OpenAI]:
     """The official client of a server that wants a key."""
-    command = [sys.executable, "-m", "qkv", "serve", "--port", "0", "--model", str(lm_folder), str(critic_folder)]
+    folders = map(str, (lm_folder, critic_folder, bert_folder))
+    command = [sys.executable, "-m", "qkv", "serve", "--port", "0", "--model", *folders]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "QKV_API_KEY": "secret"}
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert running.stdout
@@ -76,8 +79,22 @@ def test_a_stream(process: openai.OpenAI) -> None:
     assert len(set(texts)) > 1
 
 
+@pytest.mark.parametrize("coded", [openai.NOT_GIVEN, "float", "base64"], ids=["the client's own", "float", "base64"])
+def test_embeddings(coded: Any, process: openai.OpenAI, bert_folder: Path) -> None:
+    """The client asks for base64, unless told otherwise, and reads numbers from it by itself."""
+    texts, embedder = ["the old king", "a queen"], qkv.load(bert_folder, task="embed")
+    found = process.embeddings.create(model="bert", input=texts, encoding_format=coded)
+    vectors = [one.embedding for one in found.data]
+    if coded == "base64":
+        vectors = [np.frombuffer(base64.b64decode(str(one)), "<f4") for one in vectors]
+    np.testing.assert_allclose(vectors, embedder.embed(texts), atol=1e-5)
+    assert [one.index for one in found.data] == [0, 1]
+    tokens = sum(len(embedder.tokenizer.encode(text)) + 2 for text in texts)  # with <s> and </s>
+    assert (found.usage.prompt_tokens, found.usage.total_tokens) == (tokens, tokens)
+
+
 def test_models(process: openai.OpenAI) -> None:
-    assert [one.id for one in process.models.list()] == ["lm", "critic"]
+    assert [one.id for one in process.models.list()] == ["lm", "critic", "bert"]
     assert process.models.retrieve("lm").owned_by == "qkv"
 
 
@@ -91,6 +108,24 @@ def test_errors_are_the_clients_own(process: openai.OpenAI) -> None:
         process.with_options(api_key="wrong").models.list()
     with pytest.raises(openai.NotFoundError, match="there is nothing at this address"):
         process.chat.completions.create(model="lm", messages=[{"role": "user", "content": "hello"}])
+
+
+def test_embeddings_of_ids_and_what_cannot_be(mixed: TestClient, bert_folder: Path) -> None:
+    def embed(**wish: Any) -> Any:
+        return mixed.post("/v1/embeddings", json={"model": "bert", **wish}).json()
+
+    ids = qkv.load(bert_folder).tokenizer.encode("the old king")
+    assert embed(input=ids)["data"] == embed(input=[ids])["data"] == embed(input="the old king")["data"]
+    assert embed(input="x", dimensions=16)["data"] == embed(input="x")["data"]
+    for wish, sentence in (
+        ({"input": "x", "dimensions": 8}, "bert has vectors of 16 numbers, not 8"),
+        ({"input": []}, "a list without a text was given"),
+        ({"input": "king " * 40}, "text 1 has 40 tokens, but bert reads 32 at once"),
+        ({"input": "x", "model": "critic"}, "cannot embed; use POST /api/predict"),
+        ({"input": "x", "encoding_format": "hex"}, "encoding_format"),
+        ({"input": [10**6]}, "there is no token 1000000"),
+    ):
+        assert sentence in embed(**wish)["error"]["message"]
 
 
 # -- fields -----------------------------------------------------------------------------------------------------------

@@ -50,8 +50,8 @@ def queued(queue: Queue, client: str = "a", seconds: float = SOON) -> QueuedTran
     return QueuedTranslator(queue, client, time.monotonic() + seconds)
 
 
-def job(texts: list[str], client: str) -> Job:
-    return Job(verb="translate", items=texts, client=client)
+def job(watched: Watched, texts: list[str], client: str) -> Job:
+    return Job(work=watched.translate, items=texts, client=client)
 
 
 def until(condition: Any) -> None:
@@ -98,8 +98,9 @@ def test_a_long_document_lets_a_short_text_pass(
 
 def test_a_turn_takes_from_everybody(watched: Watched, queue: Queue) -> None:
     """The first in the queue could fill several turns alone; the last is in the next one all the same."""
-    long = "dog and cat and tree and boat and snow and child and house."
-    jobs = [job(["dog."], "first"), job([long] * 90, "many"), job(["dog."], "few")]  # 1,300 tokens are of the second
+    long = ["dog and cat and tree and boat and snow and child and house."] * 90  # 1,300 tokens
+    some = [("first", ["dog."]), ("many", long), ("few", ["dog."])]
+    jobs = [job(watched, texts, client) for client, texts in some]
     queue.put(jobs[0])
     until(lambda: watched.batches)
     for one in jobs[1:]:
@@ -122,7 +123,7 @@ def test_one_search_at_a_time_and_in_turn(watched: Watched, queue: Queue) -> Non
 
 def test_a_full_queue_refuses_and_says_when_to_come_back(watched: Watched, queue: Queue) -> None:
     def stand(client: str, count: int) -> Job:
-        one = job(["dog."] * count, client)
+        one = job(watched, ["dog."] * count, client)
         queue.put(one)
         return one
 
@@ -168,7 +169,7 @@ def test_who_waits_too_long_is_told_and_leaves_the_queue(watched: Watched, queue
 
 def test_closing_finishes_what_waits_and_takes_no_more(watched: Watched, sentences: list[str]) -> None:
     queue = Queue(watched, Limits(), Metrics())
-    fifty = job(sentences[:50], "a")
+    fifty = job(watched, sentences[:50], "a")
     queue.put(fifty)
     closing = threading.Thread(target=queue.close)
     closing.start()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -34,10 +35,11 @@ def test_each_model_is_told_by_its_task(mixed: TestClient) -> None:
     models = mixed.get("/api/models").json()["models"]
     assert {one["name"]: (one["task"], one["verbs"]) for one in models} == {
         "en-de": ("translate", ["translate"]),
-        "lm": ("language_model", ["generate"]),
+        "lm": ("language_model", ["generate", "embed"]),
         "critic": ("classify", ["predict"]),
+        "bert": ("fill", ["fill", "embed"]),
     }
-    assert [one["architecture"] for one in models] == ["transformer", "gpt2", "hierarchical"]
+    assert [one["architecture"] for one in models] == ["transformer", "gpt2", "hierarchical", "bert"]
     for name in ("lm", "critic"):
         assert mixed.get(f"/api/models/{name}/curves").json()["curves"]["train"]
         assert mixed.get(f"/api/models/{name}/architecture").status_code == 200
@@ -54,6 +56,34 @@ def test_answers_are_the_librarys(mixed: TestClient, critic_folder: Path) -> Non
         assert one["label"] == own["label"]
         assert one["probabilities"] == pytest.approx(own["probabilities"], abs=1e-5)
     assert mixed.post("/api/predict", json={"q": texts[0], "model": "critic"}).json()["answers"] == found["answers"][:1]
+
+
+# -- fill and embed ----------------------------------------------------------------------------------------------------
+
+
+def test_words_for_each_hole_are_the_librarys(mixed: TestClient, bert_folder: Path) -> None:
+    texts = ["the old <mask> saw two stars", "a <mask> and a <mask>"]
+    found = mixed.post("/api/fill", json={"q": texts, "k": 3}).json()["answers"]
+    expected = qkv.load(bert_folder).fill(texts, k=3)
+    holes = [(found[0], expected[0]), *zip(found[1], expected[1], strict=True)]
+    assert len(holes) == 3
+    for words, own in holes:
+        assert [word["text"] for word in words] == [word["text"] for word in own]
+        assert [word["probability"] for word in words] == pytest.approx([word["probability"] for word in own])
+
+
+@pytest.mark.parametrize("name", ["bert", "lm"])
+def test_vectors_are_the_librarys(name: str, mixed: TestClient, request: pytest.FixtureRequest) -> None:
+    """Of any backbone, whatever its task: here of one that fills in and of one that writes."""
+    texts = ["the old king", "a queen"]
+    found = mixed.post("/api/embed", json={"q": texts, "model": name}).json()["vectors"]
+    own = qkv.load(request.getfixturevalue(f"{name}_folder"), task="embed").embed(texts)
+    np.testing.assert_allclose(found, own, atol=1e-5)
+
+
+def test_a_model_is_in_memory_once_whatever_it_does(serve: Serve, bert_folder: Path) -> None:
+    (served,) = serve(bert_folder, alone=True).app.state.service.models.served  # type: ignore[attr-defined]
+    assert served.does("embed").model is served.does("fill").model
 
 
 # -- generate ----------------------------------------------------------------------------------------------------------
@@ -114,7 +144,7 @@ def test_tokens_are_counted(serve: Serve, lm_folder: Path) -> None:
     ("path", "fields", "status", "sentence"),
     [
         ("predict", {"q": "x", "model": "lm"}, 400,
-         "lm is a model of the task 'language_model' and cannot predict; use POST /api/generate"),
+         "lm is a model of the task 'language_model' and cannot predict; use POST /api/generate or POST /api/embed"),
         ("generate", {"q": "x", "model": "en-de"}, 400,
          "en-de is a model of the task 'translate' and cannot generate; use POST /api/translate"),
         ("translate", {"q": "x", "model": "critic"}, 400, "and cannot translate; use POST /api/predict"),
@@ -126,6 +156,12 @@ def test_tokens_are_counted(serve: Serve, lm_folder: Path) -> None:
         ("predict", {"q": {"question": "who?", "context": "me"}}, 400, "which reads no tables"),
         ("predict", {"q": ""}, 400, "a text without a word was given"),
         ("predict", {}, 400, "request: q: Field required"),
+        ("fill", {"q": "the king"}, 400, "'the king' has no <mask>; write it where a word is to be filled in"),
+        ("fill", {"q": "<mask>", "k": 0}, 400, "k is 0; ask for 1 to 100 words"),
+        ("fill", {"q": "<mask>", "model": "lm"}, 400, "cannot fill; use POST /api/generate or POST /api/embed"),
+        ("embed", {"q": ["a", "king " * 40], "model": "bert"}, 400,
+         "text 2 has 40 tokens, but bert reads 32 at once; send it in parts"),
+        ("embed", {"q": "x", "model": "en-de"}, 400, "cannot embed; use POST /api/translate"),
         ("predict", {"q": "x", "modle": "critic"}, 400, "unknown key 'modle'; did you mean 'model'?"),
         ("generate", {"q": "x", "tokens": 0}, 400, "tokens must be at least 1, not 0"),
         ("generate", {"q": "x", "tokens": 1025}, 400, "1025 tokens are more than this server's 1024; ask for less"),

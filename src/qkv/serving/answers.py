@@ -62,7 +62,7 @@ def predict(asked: Visit) -> dict[str, Any]:
     served = asked.service.models.able("predict", wish.model)
     items = items_of(asked, wish.q, served)
     try:
-        answers = asked.model(served).ask("predict", items)
+        answers = asked.model(served).ask(served.model.predict, items)
     except (AttributeError, TypeError):
         if all(isinstance(item, str) for item in items):
             raise
@@ -75,14 +75,28 @@ def fill(asked: Visit) -> dict[str, Any]:
     served, most = asked.service.models.able("fill", wish.model), asked.service.limits.items
     if not 1 <= wish.k <= most:
         raise Refusal(400, f"k is {wish.k}; ask for 1 to {most} words")
-    return {"model": served.name, "answers": asked.model(served).ask("fill", items_of(asked, wish.q, served), k=wish.k)}
+    answers = asked.model(served).ask(served.model.fill, items_of(asked, wish.q, served), k=wish.k)
+    return {"model": served.name, "answers": answers}
 
 
 def embed(asked: Visit) -> dict[str, Any]:
     wish = from_tree(EmbedTexts, asked.values, "request")
     served = asked.service.models.able("embed", wish.model)
-    vectors = asked.model(served).ask("embed", items_of(asked, wish.q, served))
+    vectors, _ = embedded(asked, served, items_of(asked, wish.q, served))
     return {"model": served.name, "vectors": [vector.tolist() for vector in vectors]}
+
+
+def embedded(asked: Visit, served: Served, texts: list[str]) -> tuple[list[Any], int]:
+    """A vector for each text, and how many tokens were read; a text of which some would be cut is refused."""
+    embedder, tokens = served.does("embed"), 0
+    most, frame = embedder.bounds["max_length"], embedder.backbone.frame
+    for i, ids in enumerate(embedder.tokenizer.encode_batch(texts), start=1):
+        framed, is_cut = frame.join(embedder.tokenizer, [ids], most)
+        if is_cut:
+            what = f"text {i} has {len(ids)} tokens, but {served.name} reads {most} at once"
+            raise Refusal(400, f"{what}; send it in parts")
+        tokens += len(framed)
+    return asked.model(served).ask(embedder.embed, texts), tokens
 
 
 ROUTES = [

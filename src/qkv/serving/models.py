@@ -1,7 +1,8 @@
 """The models that a server has loaded, and which one translates from a language to another."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,16 @@ from typing import Any
 from qkv.decoding import Translator
 from qkv.device import choose_device
 from qkv.errors import InputError, nearest
-from qkv.folder import load
-from qkv.opening import task_in, writes
+from qkv.folder import Loaded, load
+from qkv.opening import options, task_in
 from qkv.serving.languages import UNKNOWN, find, name_of
 from qkv.serving.limits import Refusal
+from qkv.tasks import TASKS, USES
 
 VERBS = ("translate", "generate", "predict", "fill", "embed")  # what models do, each at /api/VERB
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Served:
     """One model folder, loaded."""
 
@@ -25,11 +27,16 @@ class Served:
     folder: Path
     model: Any  # what `qkv.load` gives: a Translator, a Generator, a Classifier ...
     task: str
+    uses: Mapping[str, Any] = field(default_factory=dict)  # what else was made of it, by what that can do
 
     @property
     def verbs(self) -> list[str]:
         """What it can do."""
-        return [verb for verb in VERBS if hasattr(self.model, verb)]
+        return [verb for verb in VERBS if hasattr(self.model, verb) or verb in self.uses]
+
+    def does(self, verb: str) -> Any:
+        """The object that does it."""
+        return self.able(verb).uses.get(verb, self.model)
 
     def able(self, verb: str) -> "Served":
         """This one; refused if it cannot do that, with what it can."""
@@ -41,7 +48,7 @@ class Served:
 
     @property
     def translator(self) -> Translator:
-        return self.able("translate").model
+        return self.does("translate")
 
     @property
     def source(self) -> str:
@@ -50,6 +57,15 @@ class Served:
     @property
     def target(self) -> str:
         return self.model.about.get("target") or UNKNOWN
+
+
+def uses(loaded: Loaded) -> dict[str, Any]:
+    """What a model can do beside its task with nothing more to learn, with the same weights: embed, if it can."""
+    found: dict[str, Any] = {}
+    for name in USES.keys() - TASKS.keys():
+        with suppress(InputError):  # it has no backbone
+            found[name] = task_in(loaded, name).open(loaded)
+    return found
 
 
 class Models:
@@ -76,11 +92,11 @@ class Models:
             name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in served)
             loaded = load(Path(folder), str(choose_device(device, "cpu")))
             task = task_in(loaded)
-            how = {"engine": engine, "own_process": own_process} if writes(type(task)) else {}
+            how = {"engine": engine, "own_process": own_process} if "engine" in options(task) else {}
             model = task.open(loaded, **how)
             if how:
                 model.open_workers()  # now, while this process has no threads that a copy would miss
-            served[name] = Served(name, Path(folder), model, task.name)
+            served[name] = Served(name, Path(folder), model, task.name, uses(loaded))
         return cls(list(served.values()))
 
     def named(self, name: str) -> Served:

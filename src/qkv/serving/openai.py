@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from qkv.config import from_tree
 from qkv.errors import InputError
+from qkv.serving.answers import embedded
 from qkv.serving.completions import Completion, Texts, completions, given, text_of, used
 from qkv.serving.events import GIVES
 from qkv.serving.models import Served
@@ -28,14 +29,13 @@ def embeddings(asked: Visit) -> dict[str, Any]:
     wish = from_tree(Embeddings, asked.values, "request")
     served = asked.service.models.able("embed", wish.model)
     texts = [text_of(one, served) for one in given(asked, wish.input, served)]
-    vectors = asked.model(served).ask("embed", texts)
+    vectors, tokens = embedded(asked, served, texts)
     if wish.dimensions not in (None, len(vectors[0])):
         raise InputError(f"{served.name} has vectors of {len(vectors[0])} numbers, not {wish.dimensions}")
     coded = [vector.tolist() for vector in vectors]
     if wish.encoding_format == "base64":
         coded = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in vectors]
     data = [{"object": "embedding", "index": i, "embedding": one} for i, one in enumerate(coded)]
-    tokens = sum(map(len, served.model.tokenizer.encode_batch(texts)))
     return {"object": "list", "data": data, "model": served.name, "usage": used(tokens)}
 
 

@@ -38,7 +38,7 @@ class Ask:
 class Job(Ask):
     """Texts, or other plain data, of which the model does some together with those of other jobs of the same kind."""
 
-    verb: str  # the method that is asked
+    work: Callable[..., Any]  # a method of the model: a list in, an answer for each out
     items: list[Any]
     how: Mapping[str, Any] = field(default_factory=dict)
     done: list[Any] = field(default_factory=list)
@@ -178,7 +178,7 @@ class Queue:
     def items_like(self, first: Job) -> list[tuple[Job, list[Any]]]:
         """The items of the next turn, by job; jobs with something left go to the end of the queue."""
         like = (job for job in self.asks if isinstance(job, Job) and job.waiting)
-        round_of = deque(job for job in like if job.verb == first.verb and job.how == first.how)
+        round_of = deque(job for job in like if job.work == first.work and job.how == first.how)
         turn: dict[Job, list[Any]] = {}
         tokens = 0
         while round_of and tokens < TOKENS:
@@ -212,7 +212,7 @@ class Queue:
         job, items = turn[0][0], [item for _, some in turn for item in some]
         self.metrics.batch.observe(len(items))
         try:
-            found = iter(getattr(self.model, job.verb)(items, **job.how))
+            found = iter(job.work(items, **job.how))
         except Exception as error:
             if len(turn) == 1:
                 return job.fail(error)

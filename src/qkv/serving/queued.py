@@ -32,12 +32,12 @@ class Queued:
     def model(self) -> Any:
         return self.queue.model
 
-    def ask(self, verb: str, items: Sequence[Any], **how: Any) -> list[Any]:
+    def ask(self, work: Callable[..., Any], items: Sequence[Any], **how: Any) -> list[Any]:
         """What a method of the model gives for each item, together with items of other requests."""
         found, chunk = list[Any](), min(CHUNK, share_of(self.queue.limits.queue))
         for start in range(0, len(items), chunk):
             some = list(items[start : start + chunk])
-            job = Job(verb=verb, items=some, how=how, client=self.client, gone=self.gone)
+            job = Job(work=work, items=some, how=how, client=self.client, gone=self.gone)
             found += self.queue.run(job, self.deadline)
         return found
 
@@ -73,7 +73,7 @@ class QueuedTranslator(Queued):
         longest, most = max(map(len, texts), default=0), self.queue.limits.characters
         if longest > most:
             raise InputError(f"a sentence has {longest} characters, more than {most}; cut it into several")
-        return self.ask("translate", texts, **vars(search))
+        return self.ask(self.model.translate, texts, **vars(search))
 
     def align(self, pairs: list[tuple[str, str]]) -> list[Links]:
         """The links between the words of each pair (source, target)."""

@@ -204,12 +204,14 @@ function desk() {
   const beams = [1, 2, 3, 4, 5, 6, 8, 10].map((beam) => [beam, beam]);
   const how = { translate: () => [labelled(t("beam"), select(beams, state.beam, (beam) => choose({ beam })))],
                 generate: () => writingControls(toggleWriting) }[verb()]?.() ?? [];
+  const verbs = (model().verbs ?? []).map((name) => [name, t(`verb_${name}`)]);
+  const does = verbs.length > 1 ? choices(t("verb"), verbs, verb(), (name) => choose({ verb: name })) : null;
   const tries = examplesFor(model()).map((example) =>
     make("button", { type: "button", class: "quiet", onclick: () => choose({ q: example }) }, example));
   return make("section", { class: "translation" },
     make("div", { class: "card" }, ...boxesOf(model()).flatMap(box),
       make("div", { class: "controls" },
-        labelled(t("model"), select(names, model().name, (name) => choose({ model: name }))), ...how,
+        labelled(t("model"), select(names, model().name, (name) => choose({ model: name }))), does, ...how,
         make("span", { id: "status", class: "faint", role: "status" })),
       tries.length ? make("div", { class: "tries" }, make("span", { class: "faint" }, t("examples")), ...tries) : null),
     result);

@@ -16,14 +16,15 @@ const EXAMPLES = {
   fill: { "": ["A man in a red <mask> is standing on a ladder.", "Two <mask> play in the <mask>."] },
 };
 
-/** What a model does on the page: the first of what it can. */
+/** What a model does on the page: of what it can, what the link says, or the first. */
 export function verbOf(model) {
-  return model.verbs?.[0] ?? "translate";
+  const verbs = model.verbs ?? ["translate"];
+  return verbs.includes(state.verb) ? state.verb : verbs[0];
 }
 
 /** The name of each text that a model reads, with the key of the state that keeps it. */
 export function boxesOf(model) {
-  const names = TWO[model.task] ?? [verbOf(model)];
+  const names = (verbOf(model) === "predict" && TWO[model.task]) || [verbOf(model)];
   return names.map((name, i) => [name, KEPT[i]]);
 }
 
