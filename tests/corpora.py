@@ -198,7 +198,7 @@ CORPORA = {
     "fill": Tiny(
         "text.txt", running_text, {"vocab_size": 340, "batch_tokens": 100, "window": 12},
         {"d_model": 16, "n_heads": 2, "layers": 1, "max_length": 32, "dropout": 0.2},
-        lambda filler, texts: [filler.holes(text, 3) for text in texts],
+        lambda filler, texts: [*zip(filler.fill(texts, 3), filler.fill(texts, 3, jointly=True), strict=True)],
         ["a dog <mask>", "the <mask> sees 12 .\n<mask>", "<mask>"],
     ),
     "classify": Tiny(
