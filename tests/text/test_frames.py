@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kit import tokenizer
-from qkv.models import GPT2, Bert, Roberta
+from qkv.errors import InputError
+from qkv.models import GPT, GPT2, MODELS, Backbone, Bert, Roberta
 from qkv.tasks import TASKS
 from qkv.text.examples import ChoiceQuestion, Labelled, LabelledPair
 from qkv.text.frames import Frame
@@ -14,19 +17,14 @@ from qkv.text.tokenizer import Tokenizer
 WORDS = Tokenizer.train(["a b c d e"] * 3, vocab_size=290, specials=["<sep>", "<cls>"])
 A, B, C = (WORDS.encode(letter) for letter in "abc")
 S, E, SEP, CLS = 1, 2, WORDS.special("<sep>"), WORDS.special("<cls>")
-GPT1 = Frame(("<s>",), ("<sep>",), ("<cls>",))  # Radford et al. 2018, Figure 1: start, delimiter, extract
-
-
-class Gpt1(GPT2):
-    """GPT-2 in the frame of its forerunner."""
-
-    frame = GPT1
+FRAMES = {kind.frame for kind in MODELS.values() if issubclass(kind, Backbone)}
+TEXT = st.lists(st.integers(300, 400), max_size=12)
 
 
 @pytest.mark.parametrize(
     ("frame", "one", "two"),
     [
-        (GPT1, [S, *A, CLS], [S, *A, SEP, *B, CLS]),
+        (GPT.frame, [S, *A, CLS], [S, *A, SEP, *B, CLS]),
         (GPT2.frame, [E, *A, E], [E, *A, E, *B, E]),
         (Bert.frame, [S, *A, E], [S, *A, E, *B, E]),
         (Roberta.frame, [S, *A, E], [S, *A, E, E, *B, E]),
@@ -38,22 +36,25 @@ def test_each_family_has_its_form(frame: Frame, one: list[int], two: list[int]) 
     assert (frame.size(1), frame.size(2)) == (len(one) - len(A), len(two) - len(A) - len(B))
 
 
-@pytest.mark.parametrize("most", range(4, 12))
-def test_the_longer_of_two_texts_is_cut(most: int) -> None:
-    """As a loop does it, token by token (Devlin et al. 2019, the authors' code)."""
-    first, second = [10, 11, 12, 13, 14], [20, 21, 22]
-    ids, is_cut = GPT1.join(WORDS, [first, second], most)
-    a, b = list(first), list(second)
-    while len(a) + len(b) > most - 3:
-        (a if len(a) >= len(b) else b).pop()
-    assert ids == [S, *a, SEP, *b, CLS]
-    assert is_cut == (most < 11)
+@given(st.lists(TEXT, min_size=1, max_size=2), st.integers(4, 30))
+def test_the_longer_text_is_cut_first(texts: list[list[int]], most: int) -> None:
+    """The authors' loop: while there are too many, drop the last token of the longer; of equal ones, of the first."""
+    for frame in FRAMES:
+        parts = [list(text) for text in texts]
+        while sum(map(len, parts)) > max(0, most - frame.size(len(texts))):
+            max(parts, key=len).pop()
+        expected = [*map(WORDS.special, frame.before), *parts[0]]
+        for part in parts[1:]:
+            expected += [*map(WORDS.special, frame.between), *part]
+        ids, is_cut = frame.join(WORDS, texts, most)
+        assert ids == [*expected, *map(WORDS.special, frame.after)]
+        assert is_cut == (parts != texts)
 
 
 def rows(task: str, example: Any, **data: Any) -> list[list[int]]:
     kind = TASKS[task]
     facts = {"labels": ["x", "y"], "max_length": 20}
-    [row] = kind(kind.data_class(**data), Gpt1).rows([example], WORDS, facts)
+    [row] = kind(kind.data_class(**data), GPT).rows([example], WORDS, facts)
     return row
 
 
@@ -70,6 +71,8 @@ def test_gpts_four_kinds_of_task() -> None:
 
 def test_the_vocabulary_gets_the_names_of_the_frame() -> None:
     kind = TASKS["pair"]
-    assert kind(kind.data_class(), Gpt1).named_tokens() == ("<sep>", "<cls>")
+    assert kind(kind.data_class(), GPT).named_tokens() == ("<sep>", "<cls>")
     assert kind(kind.data_class(), Bert).named_tokens() == ()
     assert tokenizer("a").special("<s>") == S
+    with pytest.raises(InputError, match="this vocabulary has no <sep>"):
+        GPT.frame.join(tokenizer("a"), [[7], [8]], 9)

@@ -24,6 +24,7 @@ For example:
 # beside, torch above all, it imports when it runs: a mistaken flag is answered without.
 MODULES = {
     "compare": ["compare"],
+    "embed": ["embed"],
     "export": ["export"],
     "generate": ["fill", "generate"],
     "look": ["explain", "look", "picture", "why"],

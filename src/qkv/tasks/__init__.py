@@ -1,10 +1,12 @@
-"""What a person wants done; chosen by the names in TASKS."""
+"""What a person wants done; chosen by the names in TASKS: what models learn. USES adds what they can do unlearned."""
 
 from qkv.tasks.answer import FindAnswers
 from qkv.tasks.choose import ChooseAnswers
 from qkv.tasks.classify import Classify
 from qkv.tasks.cloze import ReadCloze
 from qkv.tasks.corpus import Corpus, Survey
+from qkv.tasks.embed import Embed
+from qkv.tasks.embedder import Embedder
 from qkv.tasks.fill import Fill
 from qkv.tasks.heads import FindHeads
 from qkv.tasks.language_model import LanguageModel
@@ -28,3 +30,6 @@ TASKS: dict[str, type[Task]] = {
     "cloze": ReadCloze,
     "heads": FindHeads,
 }
+
+# What a model folder can be opened for: its own task, or one that any backbone can do with nothing more to learn.
+USES: dict[str, type[Task]] = {**TASKS, "embed": Embed}

@@ -54,7 +54,7 @@ class FindHeads(Task):
         return checked(super().from_memory(given, place))
 
     def question(self, given: Any, place: str) -> Sentence:
-        [text] = fields(given, {"text": ["text"]}, place)
+        [text] = fields(given, {"text": ["text", "sentence"]}, place)
         if not (words := text.split()):
             raise InputError("a text without a word was given; give words with spaces between them")
         return Sentence(words, [*range(len(words))], place)  # some tree: no model that can be asked looks at it
