@@ -192,7 +192,7 @@ def test_gpt2_writes_and_weighs_as_theirs(tmp_path: Path) -> None:
     )[0, 5:].tolist()  # fmt: skip
     plain = qkv.load(tmp_path, engine="plain")
     for generator in (ours, plain):
-        [[found]] = generator.engine.decode([ids], [12], Search(beam=1))
+        [[found]] = generator.engine.decode([ids], [13], Search(beam=1))  # the last of which is the end
         assert [f"w{number}" for number in written] == generator.tokenizer.pieces(found.tokens)
 
 
