@@ -227,14 +227,17 @@ def start_from(model: nn.Module, start: Loaded, where: str, anew: tuple[str, ...
     A backbone fits whatever stands on it. A table with more rows than the old one keeps the old rows as its first.
     What begins with a name of `anew` is new in any case.
     """
-    theirs = {bare(name): value for name, value in start.model.named_parameters()}
+    named = dict(start.model.named_parameters())
+    theirs = {bare(name): value for name, value in named.items()}
     taken, new = list[str](), list[str]()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if bare(name) not in theirs or name.startswith(anew):
                 new.append(name)
                 continue
-            own, given = torch.atleast_1d(parameter, theirs[bare(name)])  # the baseline of a hard attention is a number
+            own, given = torch.atleast_1d(
+                parameter, named.get(name, theirs[bare(name)])
+            )  # the baseline of a hard attention is a number
             if own.shape[1:] != given.shape[1:] or len(own) < len(given):
                 raise InputError(
                     f"{where}: its {name} has the shape {tuple(given.shape)}, and here it would be "

@@ -259,6 +259,22 @@ def write_json(folder: Path, vocab: Any, **model: Any) -> Path:
     return folder
 
 
+def test_their_settings_say_which_token_plays_which_part(tmp_path: Path) -> None:
+    """GPT-2's say of one that it is the beginning, the end and the unknown: it is the end."""
+    write_json(tmp_path, {"a": 0, "<end>": 1, "<hide>": 2}, type="BPE", merges=[], unk_token=None)
+    tree = json.loads((tmp_path / "tokenizer.json").read_text())
+    flags = {"single_word": False, "lstrip": True, "rstrip": False, "normalized": False, "special": False}
+    spoil(tmp_path, "tokenizer.json", json.dumps({**tree, "added_tokens": [{"id": 2, "content": "<hide>", **flags}]}))
+    end = {"content": "<end>", **flags}
+    spoil(tmp_path, "special_tokens_map.json", json.dumps({"bos_token": end, "eos_token": "<end>", "unk_token": end}))
+    spoil(tmp_path, "tokenizer_config.json", json.dumps({"mask_token": "<hide>", "pad_token": None}))
+    ours, rows = adopt(tmp_path)
+    assert rows == [-1, -1, 1, -1, 0, 2]
+    assert ours.vocabulary() == [*SPECIALS, "a", "<mask>"]
+    assert ours.special("<mask>") == 5
+    assert 5 not in ours.encode("a <mask> <hide>")
+
+
 def test_rows_of_the_model_that_no_token_has_and_tokens_that_it_has_not(tmp_path: Path) -> None:
     write_json(tmp_path, {"</s>": 0, "<unk>": 1, "w": 2, "<s>": 3, "<pad>": 4, "<sep>": 5})
     ours, rows = adopt(tmp_path, size=8, parts={"<pad>": 7, "<s>": 2}, extra=["<sep>", "<cls>"])
@@ -326,6 +342,8 @@ def spoil(folder: Path, name: str, content: str) -> Path:
         "a kind that nobody knows": "tokenizer.json is damaged: .*; copy it again",
         "merges of other words": "vocab.json is damaged: .*; copy it again",
         "settings of a list": "tokenizer_config.json is damaged: it is not a table in JSON",
+        "nothing for the unknown": r"vocab.txt has no token for words that it does not know \(\[UNK\]\); copy it again",
+        "no piece for the unknown": r"tokenizer.json has no token for words that it does not know \(None\); copy it",
         "too many": "tokenizer.json has 4 tokens but the model has 3; copy the whole model folder again",
         "more that were added": r"added_tokens.json adds '\[NEW\]', which vocab.txt does not have",
     }
@@ -342,6 +360,8 @@ def test_what_cannot_be_adopted_is_refused(wrong: str, tmp_path: Path) -> None:
         "a kind that nobody knows": lambda: write_json(tmp_path, {"<unk>": 0}, type="Letters"),
         "merges of other words": lambda: spoil(spoil(tmp_path, "vocab.json", '{"a": 0}'), "merges.txt", "x y\n"),
         "settings of a list": lambda: spoil(spoil(tmp_path, "vocab.txt", words), "tokenizer_config.json", "[1]"),
+        "nothing for the unknown": lambda: spoil(tmp_path, "vocab.txt", "[PAD]\na\n\n"),
+        "no piece for the unknown": lambda: write_json(tmp_path, [["a", 0.0]], type="Unigram", unk_id=None),
         "too many": lambda: write_json(tmp_path, {"<unk>": 0, "a": 1, "b": 2, "c": 3}),
         "more that were added": lambda: spoil(spoil(tmp_path, "vocab.txt", words), "added_tokens.json", '{"[NEW]": 5}'),
     }  # fmt: skip
@@ -367,7 +387,8 @@ def test_a_step_that_puts_a_space_before_every_text(tmp_path: Path) -> None:
 
 def test_a_run_can_be_given_their_file(tmp_path: Path) -> None:
     path = write_json(tmp_path, {"a": 0, "b": 1, "<unk>": 2}) / "tokenizer.json"
-    assert learn_tokenizer(SimpleNamespace(tokenizer=str(path)), []).vocabulary() == [*SPECIALS, "a", "b"]
+    found = learn_tokenizer(SimpleNamespace(tokenizer=str(path)), [], specials=["<mask>"])
+    assert found.vocabulary() == [*SPECIALS, "a", "b", "<mask>"]
 
 
 def test_a_model_is_tuned_with_it_and_opened_again(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def adopt(
     if is_whole and (kind := kind_of(tree)):  # it was ours before
         return Tokenizer(compact(tree), kind), list(range(len(words)))
     words += [f"<id {number}>" for number in range(len(words), size)]
-    played = find_parts(words, tree["model"], settings, parts or {})
+    played = find_parts(words, unknown(tree["model"], words, path), settings, parts or {})
     first = [played.get(name, -1) for name in SPECIALS]
     rows = first + [number for number in range(len(words)) if number not in first]
     names = {number: name for name, number in played.items()}
@@ -60,9 +60,10 @@ def adopt(
     ours = SPECIALS + [
         names.get(row) or (words[row] if words[row] not in taken else f"<id {row}>") for row in rows[len(SPECIALS) :]
     ]
-    new = [name for name in extra if name not in ours]
-    rows, ours = rows + [-1] * len(new), ours + new
-    tree = unspelled(rewrite(tree, [words[row] if row >= 0 else "" for row in rows], ours, {*played, *extra}), path)
+    more = [name for name in extra if name not in ours]
+    rows, ours = rows + [-1] * len(more), ours + more
+    new = {words[row]: name for row, name in zip(rows, ours, strict=True) if row >= 0}
+    tree = unspelled(rewrite(tree, new, ours, {*played, *extra}), path)
     return Tokenizer(compact(tree), Adopted(tree)), rows
 
 
@@ -101,17 +102,21 @@ def read(folder: Path, settings: Tree) -> tuple[Tree, tokenizers.Tokenizer, Path
         if path.name == "tokenizer.json":
             tree = json.loads(path.read_bytes().decode())
         else:
-            tree = word_pieces(path) if path.name == "vocab.txt" else byte_pairs(path, path.with_name("merges.txt"))
+            tree = (
+                word_pieces(path, settings)
+                if path.name == "vocab.txt"
+                else byte_pairs(path, path.with_name("merges.txt"))
+            )
         tree = settle(tree, settings)
         return tree, tokenizers.Tokenizer.from_str(json.dumps(tree)), path
     except Exception as error:  # the library raises bare Exception
         raise InputError(f"{path} is damaged: {' '.join(str(error).split())}; copy it again") from None
 
 
-def word_pieces(path: Path) -> Tree:
+def word_pieces(path: Path, settings: Tree) -> Tree:
     """BERT's: a token in each line."""
     words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    unk = next((name for name in PARTS["<unk>"][1] if name in words), words[0])
+    unk = settings.get("unk_token", "[UNK]")
     model = {"type": "WordPiece", "unk_token": unk, "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
     return {**WordPiece().frame, "model": {**model, "vocab": numbered(words)}}
 
@@ -119,13 +124,8 @@ def word_pieces(path: Path) -> Tree:
 def byte_pairs(path: Path, merges: Path) -> Tree:
     """GPT-2's and RoBERTa's, whose letters are bytes; or OpenAI GPT's, in which </w> ends a word."""
     vocab, pairs = models.BPE.read_file(str(path), str(merges))
-    model = {
-        "type": "BPE",
-        "dropout": None,
-        "fuse_unk": False,
-        "vocab": vocab,
-        "merges": [list(pair) for pair in pairs],
-    }
+    merged = [list(pair) for pair in pairs]
+    model = {"type": "BPE", "dropout": None, "fuse_unk": False, "vocab": vocab, "merges": merged}
     if not any(word.endswith(WORD_END) for word in vocab):
         return {**ByteBPE().frame, "model": {**model, "unk_token": None}}
     frame = make_frame(WordPiece().frame["normalizer"], {"type": "BertPreTokenizer"})
@@ -164,9 +164,18 @@ def in_order(theirs: dict[str, int], path: Path) -> list[str]:
 # -- putting in order ------------------------------------------------------------------------------------------------
 
 
-def find_parts(words: list[str], model: Tree, settings: Tree, given: Mapping[str, int]) -> dict[str, int]:
+def unknown(model: Tree, words: list[str], path: Path) -> str | None:
+    """What their model writes for what it does not know. Only byte-pairs can do without, which have all bytes."""
+    token = model.get("unk_token")
+    if model["type"] == "Unigram" and model["unk_id"] is not None:
+        token = words[model["unk_id"]]
+    if token not in words and model["type"] != "BPE":
+        raise InputError(f"{path} has no token for words that it does not know ({token}); copy it again")
+    return token
+
+
+def find_parts(words: list[str], unk: str | None, settings: Tree, given: Mapping[str, int]) -> dict[str, int]:
     """Which of their ids plays the part of which special token of ours; none plays two."""
-    unk = words[model["unk_id"] or 0] if model["type"] == "Unigram" else model["unk_token"]
     played, theirs = dict(given), numbered(words)
     for ours, (keys, usual) in PARTS.items():
         names = [*([unk] if ours == SPECIALS[UNK] else []), *map(settings.get, keys), *usual]
@@ -177,24 +186,24 @@ def find_parts(words: list[str], model: Tree, settings: Tree, given: Mapping[str
     return played
 
 
-def rewrite(tree: Tree, theirs: list[str], ours: list[str], special: set[str]) -> Tree:
-    """Their tokenizer.json in our order: `theirs` and `ours` are the names of each token, "" where they have none."""
-    model, new, numbers = tree["model"], dict(zip(theirs, ours, strict=True)), numbered(ours)
+def rewrite(tree: Tree, new: dict[str, str], ours: list[str], special: set[str]) -> Tree:
+    """Their tokenizer.json with our tokens in our order; `new` has our names of theirs."""
+    model, numbers = tree["model"], numbered(ours)
     if model["type"] == "Unigram":
-        scores = dict(model["vocab"])
-        vocab = [[name, scores.get(old, 0.0)] for old, name in zip(theirs, ours, strict=True)]
-        unk = model["unk_id"] if model["unk_id"] is None else numbers[new[model["vocab"][model["unk_id"]][0]]]
-        model = {**model, "vocab": vocab, "unk_id": unk}
+        scores = {new[piece]: score for piece, score in model["vocab"]}
+        unk = numbers[new[model["vocab"][model["unk_id"]][0]]]
+        model = {**model, "vocab": [[name, scores.get(name, 0.0)] for name in ours], "unk_id": unk}
     else:
         model = {**model, "vocab": numbers, "unk_token": new.get(model["unk_token"])}
     if model["type"] == "BPE":
         model["dropout"] = None  # which would make the same text other ids each time
     added = {new[token["content"]]: token for token in tree["added_tokens"]}
-    kept = sorted((numbers[name], name) for name in {*added, *special} - set(SPECIALS) if name in {*special, *theirs})
+    named = {*special, *(name for name in added if name in new)} - {*SPECIALS}  # and none whose name another has now
     plain = added_tokens([""], 0)[0]
     marked = [
-        {**plain, **added.get(name, {}), "id": number, "content": name} | ({"special": True} if name in special else {})
-        for number, name in kept
+        {**plain, **added.get(name, {}), "id": numbers[name], "content": name}
+        | ({"special": True} if name in special else {})
+        for name in sorted(named, key=numbers.__getitem__)
     ]
     return {**tree, "added_tokens": [*added_tokens(SPECIALS, 0), *marked], "model": model}
 

@@ -174,7 +174,7 @@ def learn_tokenizer(
     if start is not None:
         return start.grow(texts, len(start) + c.grow) if c.grow else start
     if (path := Path(c.tokenizer)).name == "tokenizer.json" and path.exists():
-        return adopt(path.parent)[0]  # perhaps other people's
+        return adopt(path.parent, extra=specials)[0]  # perhaps other people's
     if path.suffix == ".json":
         return Tokenizer.load(path)
     if (name := parse_call(c.tokenizer)[0]) not in TOKENIZERS:

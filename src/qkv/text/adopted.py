@@ -1,7 +1,7 @@
 """Whose a tokenizer.json is: of a kind that we train, or other people's that was adopted (see convert.adopt)."""
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 from qkv.text.kinds import (
     BPE,
@@ -23,7 +23,7 @@ class Adopted(Kind):
     among the added tokens, where no kind of ours has them; what theirs put around a text is gone."""
 
     reserved = SPECIALS
-    aliases = {"[MASK]": "<mask>"}  # noqa: RUF012
+    aliases: ClassVar[dict[str, str]] = {"[MASK]": "<mask>"}
 
     def __init__(self, tree: Tree) -> None:
         model = tree["model"]
