@@ -66,6 +66,59 @@ def reviews(count: int, seed: int) -> str:
     return "".join(lines)
 
 
+def paraphrases(count: int, seed: int) -> str:
+    """Two sentences about an animal each, and whether it is the same one."""
+    rng, lines = random.Random(seed), []
+    for number in range(count):
+        first, second = rng.choices(["dog", "cat", "cow"], k=2)
+        label = "same" if first == second else "other"
+        lines.append(f"the {first} sees {number} of {seed}\ta {second} runs\t{label}\n")
+    return "".join(lines)
+
+
+def ratings(count: int, seed: int) -> str:
+    """Two sentences, and how many words of the second are in the first."""
+    rng, lines = random.Random(seed), []
+    for number in range(count):
+        first, second = (rng.sample(["red", "old", "sad", "big"], 3) for _ in range(2))
+        lines.append(f"{' '.join(first)} {number}\t{' '.join(second)}\t{len({*first} & {*second}) * 1.25}\n")
+    return "".join(lines)
+
+
+def names(count: int, seed: int) -> str:
+    """CoNLL: persons of one word or two, and places."""
+    rng, lines = random.Random(seed), []
+    for number in range(count):
+        person = rng.choice([["Ann"], ["Ann", "Lee"], ["Bo", "Kim"]])
+        lines += [f"{name}\t{'I' if i else 'B'}-person" for i, name in enumerate(person)]
+        lines += ["saw\tO", f"{number}\tO", f"{rng.choice(['Rome', 'Oslo'])}\tB-place", ""]
+    return "\n".join(lines)
+
+
+def readings(count: int, seed: int) -> str:
+    """SQuAD: who owns what; each text is asked about once."""
+    rng, paragraphs = random.Random(seed), []
+    for number in range(count):
+        owners, things = rng.sample(["Mia", "Ben", "Zoe"], 3), rng.sample(["cup", "pen", "hat"], 3)
+        context = f"{number}: " + " ".join(f"{who} has a {what}." for who, what in zip(owners, things, strict=True))
+        answers = [{"answer_start": context.index(owners[1]), "text": owners[1]}]
+        qa = {"id": f"{seed}-{number}", "question": f"who has the {things[1]}", "answers": answers}
+        paragraphs.append({"context": context, "qas": [qa]})
+    return json.dumps({"data": [{"title": "things", "paragraphs": paragraphs}]})
+
+
+def endings(count: int, seed: int) -> str:
+    """Two ways to go on, or three; the right one says the animal again."""
+    rng, lines = random.Random(seed), []
+    for number in range(count):
+        animals = rng.sample(["dog", "cat", "cow"], rng.choice([2, 3]))
+        choices = rng.sample([f"the {animal} runs" for animal in animals], len(animals))
+        right = choices.index(f"the {animals[0]} runs")
+        record = {"context": f"a {animals[0]} is here, {number}", "choices": choices, "answer": right}
+        lines.append(json.dumps(record) + "\n")
+    return "".join(lines)
+
+
 def questions(count: int, seed: int) -> str:
     """ "Mia cup . Ben pen ." and "XXXXX pen .": names are drawn anew for each file."""
     rng, lines = random.Random(seed), []
@@ -127,6 +180,7 @@ def predicted(predictor: Any, texts: list[str]) -> list[Any]:
 ASKED = {"context": ["Zoe cup .", "Ann hat ."], "question": "XXXXX hat .", "candidates": ["Zoe", "Ann"]}
 LONGER = {**ASKED, "context": [*ASKED["context"], "Kim pen ."], "candidates": ["Zoe", "Ann", "Kim"]}
 SMALL = {"d_model": 16, "d_ff": 16, "n_heads": 2, "dropout": 0.2}
+BACKBONE = {**SMALL, "encoder_layers": 1}
 
 CORPORA = {
     "translate": Tiny(
@@ -151,6 +205,28 @@ CORPORA = {
         "reviews.tsv", reviews, {"vocab_size": 320, "batch_tokens": 100},
         {"d_embedding": 8, "d_model": 8, "dropout": 0.2, "word_dropout": 0.1},
         predicted, ["It was good.", "A film. It was bad. A very long film, and poor.", "fine"],
+    ),
+    "pair": Tiny(
+        "pairs.tsv", paraphrases, {"vocab_size": 320, "batch_tokens": 100}, BACKBONE,
+        predicted, [("the dog sees 7", "a dog runs"), ("a cat", "a very long story of a cow"), ("a", "b")],
+    ),
+    "similarity": Tiny(
+        "ratings.tsv", ratings, {"vocab_size": 320, "batch_tokens": 100}, BACKBONE,
+        predicted, [("red old sad 7", "old sad big"), ("red", "a very long story of red and old"), ("a", "b")],
+    ),
+    "tag": Tiny(
+        "names.conll", names, {"vocab_size": 320, "batch_tokens": 100}, BACKBONE,
+        predicted, ["Ann Lee saw 7 Rome", "Bo Kim saw Ann , Bo and Lee in Oslo", "Rome"],
+    ),
+    "answer": Tiny(
+        "squad.json", readings, {"vocab_size": 330, "batch_tokens": 200, "max_length": 24, "stride": 8}, BACKBONE,
+        predicted, [{"question": "who has the cup", "context": "Ann has a hat. Mia has a cup. Ben has a pen."},
+                    ("who", "Zoe"), "who has it\tBen has it, and Mia"],
+    ),
+    "choose": Tiny(
+        "endings.jsonl", endings, {"vocab_size": 330, "batch_tokens": 200}, BACKBONE,
+        predicted, [("a cat is here", "the cat runs", "the dog runs"), "a dog\ta cow\ta cat\tthe dog runs",
+                    {"context": "a cow", "choices": ["the cow", "a very long story of a cat"]}],
     ),
     "cloze": Tiny(
         "questions.jsonl", questions, {"vocab_size": 320, "batch_tokens": 200},

@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 # Each public name and where it is. It is imported when it is first used, and torch with it: `import qkv` is light.
 NAMES = {
     "Classifier": "qkv.tasks",
+    "Embedder": "qkv.tasks",
     "Generated": "qkv.decoding",
     "Generator": "qkv.decoding",
     "InputError": "qkv.errors",
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # the same for readers of types
     from qkv.look import record_attention as record_attention
     from qkv.opening import load as load
     from qkv.tasks import Classifier as Classifier
+    from qkv.tasks import Embedder as Embedder
     from qkv.training import Trained as Trained
     from qkv.training import train as train
 

@@ -12,25 +12,33 @@ from qkv.device import choose_device
 from qkv.engines import open_translator
 from qkv.errors import InputError, nearest
 from qkv.models import MODELS
-from qkv.tasks import TASKS, Task
-from qkv.tasks.language_model import LanguageModel
+from qkv.tasks import TASKS, USES, Task
 from qkv.tasks.translation import Translate
 
 
-def load(path: str | Path, device: str = "cpu", **how: Any) -> Any:
-    """The Translator, Generator, Classifier or other thing that a model folder holds; nothing else is needed.
+def load(path: str | Path, device: str = "cpu", *, task: str | None = None, **how: Any) -> Any:
+    """The Translator, Generator, Classifier, Embedder or other thing that a model folder holds; nothing else is needed.
 
     >>> qkv.load("model").translate("Two dogs play in the snow.").text
 
-    `how` is for models that write, see `engines.open_translator`: engine="int8", workers=2.
+    With task="embed", any folder with a backbone gives an Embedder. `how` are options of what is opened: of models that
+    write those of `engines.open_translator`, engine="int8", workers=2.
     """
     loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
-    task = task_in(loaded)
-    known = list(signature(open_translator).parameters)[1:] if isinstance(task, Translate | LanguageModel) else []
+    opened = task_in(loaded, task)
+    known = options(opened)
     for name in how.keys() - set(known):
-        what = nearest(name, known) if known else f"a model of the task {task.name!r} has none, leave it out"
+        what = nearest(name, known) if known else f"a model of the task {opened.name!r} has none, leave it out"
         raise InputError(f"there is no option {name!r} for {path}; {what}")
-    return task.open(loaded, **how)
+    return opened.open(loaded, **how)
+
+
+def options(task: Task) -> list[str]:
+    """What `open` of a task may be asked; an engine's options where it takes any."""
+    asked = signature(task.open).parameters
+    if "how" in asked:
+        asked = signature(open_translator).parameters
+    return list(asked)[1:]
 
 
 def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Translator:
@@ -40,19 +48,26 @@ def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Transl
     return load(path, device, **how)
 
 
-def task_in(loaded: folder.Loaded) -> Task:
-    """The task of a trained model, with the settings that it remembers of its data."""
-    kind = known_task(loaded.about)
+def task_in(loaded: folder.Loaded, name: str | None = None) -> Task:
+    """The task of a trained model, or another that it can do as it is, with the settings that it remembers of its
+    data."""
+    architecture, _ = folder.origin(loaded.model)
+    own = str(loaded.about.get("task", Translate.name))
+    kind, model = known_task({"task": name or own}), MODELS[architecture]
+    if (kind.name in TASKS and kind.name != own) or not issubclass(model, kind.kinds):
+        what = "train one for it" if kind.name in TASKS else "give one with a backbone, such as a bert or a gpt2"
+        raise InputError(f"a {architecture} of the task {own!r} cannot do the task {kind.name!r}; {what}")
     settings = kind.data_class.__dataclass_fields__
     known: Tree = {name: value for name, value in loaded.about.items() if name in settings}
-    name, _ = folder.origin(loaded.model)
-    return kind(kind.data_class(**known), MODELS[name])
+    return kind(kind.data_class(**known), model)
 
 
 def score_files(path: str | Path, *files: str | Path, device: str = "cpu") -> Tree:
     """What a trained model is worth on files of examples: the figures of its task."""
     loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
     task = task_in(loaded)
+    if task.name not in TASKS:
+        raise InputError(f"{path} is of the task {task.name!r}, which has no right answers to score; use: {task.asks}")
     if not files:
         raise InputError(f"no file was given; {task.name} reads {task.files}")
     examples = list(task.read([Path(file) for file in files]))
@@ -69,6 +84,6 @@ def task_in_folder(path: str | Path) -> type[Task]:
 def known_task(about: Mapping[str, Any]) -> type[Task]:
     """The task that a folder names; the first folders named none."""
     name = str(about.get("task", Translate.name))
-    if name not in TASKS:
-        raise InputError(f"the model is of a task {name!r}, which this qkv does not have; {nearest(name, TASKS)}")
-    return TASKS[name]
+    if name not in USES:
+        raise InputError(f"the model is of a task {name!r}, which this qkv does not have; {nearest(name, USES)}")
+    return USES[name]

@@ -24,9 +24,11 @@ For example:
 # beside, torch above all, it imports when it runs: a mistaken flag is answered without.
 MODULES = {
     "compare": ["compare"],
+    "embed": ["embed"],
     "export": ["export"],
-    "generate": ["fill", "generate", "predict"],
+    "generate": ["fill", "generate"],
     "look": ["explain", "look", "picture", "why"],
+    "predict": ["predict"],
     "quantize": ["quantize_", "shortlist_"],
     "serve": ["serve"],
     "show": ["average", "check", "completion", "info", "list_"],

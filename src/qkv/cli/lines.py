@@ -4,11 +4,13 @@ import os.path
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from qkv.errors import InputError
+from qkv.files import replacing
 
 T = TypeVar("T")
 CHUNK = 1024  # lines at a time, so that long files show progress and need little memory
@@ -52,3 +54,18 @@ def chunks(several: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
     several = iter(several)
     while some := list(islice(several, size)):
         yield some
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Where to write: the whole file or none; but a device or a pipe is written as it is, never replaced by a file."""
+    above = next((folder for folder in path.parents if folder.exists()), Path())
+    if path.is_dir() or not above.is_dir():
+        taken, kind = (path, "folder") if path.is_dir() else (above.name, "file")
+        raise InputError(f"cannot write {path}, since {taken} is a {kind}; give --output the name of a new file")
+    place = nullcontext(path) if path.exists() and not path.is_file() else replacing(path)
+    try:
+        with place as new:
+            yield new
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; give --output another place") from None

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 from cyclopts import Parameter
 
 from qkv.cli.app import Beam, Device, Engine, Flag, Json, Model, Output, Several, WholeLines, print_json, read_pairs_for
-from qkv.cli.lines import chunks, input_chunks
+from qkv.cli.lines import chunks, input_chunks, new_file
 from qkv.errors import InputError
-from qkv.files import replacing
 
 if TYPE_CHECKING:
     from qkv.decoding import Translated, Translator
@@ -84,16 +83,8 @@ def translate(
 @contextmanager
 def writing(path: Path) -> Iterator[TextIO]:
     """The whole file or none; but a device or a pipe is written as it is, and never replaced by a file."""
-    above = next((folder for folder in path.parents if folder.exists()), Path())
-    if path.is_dir() or not above.is_dir():
-        taken, kind = (path, "folder") if path.is_dir() else (above.name, "file")
-        raise InputError(f"cannot write {path}, since {taken} is a {kind}; give --output the name of a new file")
-    place = nullcontext(path) if path.exists() and not path.is_file() else replacing(path)
-    try:
-        with place as new, new.open("w", encoding="utf-8") as file:
-            yield file
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; give --output another place") from None
+    with new_file(path) as new, new.open("w", encoding="utf-8") as file:
+        yield file
 
 
 def translated(translator: "Translator", lines: Iterable[list[str]], how: dict[str, Any]) -> "Iterator[Translated]":

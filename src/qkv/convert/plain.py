@@ -9,12 +9,10 @@ from torch import Tensor
 from qkv.attention import MultiHead, Soft
 from qkv.attention.scores import ScaledDot
 from qkv.errors import InputError
-from qkv.layers import Stack
+from qkv.layers import NEVER, Stack
 from qkv.models import Model, Transformer
 from qkv.positions import Learned, Places, Position, Sinusoidal
 from qkv.text.tokenizer import BOS, PAD, UNK
-
-NEVER = -1e4  # a bias that leaves a token no probability in float32, and that float16 still holds
 
 
 def need(module: str, install: str) -> Any:

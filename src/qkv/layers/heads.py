@@ -30,13 +30,17 @@ class ClassHead(Head):
     """Radford et al. 2018, section 3.2: softmax(h W) over n classes, h the state of one token; as logits (B, n).
 
     `pool` says which state stands for the text: of its last token (GPT), of its first (BERT), or the mean of all. With
-    `dense`, BERT's pooler, tanh(h V + b), stands before it.
+    `dense`, BERT's pooler, tanh(h V + b), stands before it; `relu` takes the place of tanh (DistilBERT).
     """
 
-    def __init__(self, width: int, *, n: int, pool: Pool = "last", dense: bool = False, dropout: float = 0.1) -> None:
+    def __init__(
+        self, width: int, *, n: int, pool: Pool = "last", dense: bool = False, relu: bool = False, dropout: float = 0.1
+    ) -> None:
         super().__init__(width, n=n, dropout=dropout)
         self.pool: Pool = pool
-        self.dense = nn.Sequential(nn.Linear(width, width), nn.Tanh()) if dense else nn.Identity()
+        self.dense = nn.Sequential()
+        if dense:
+            self.dense = nn.Sequential(nn.Linear(width, width), nn.ReLU() if relu else nn.Tanh())
 
     def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
         return self.output(self.dropout(self.dense(pooled(hidden, real, self.pool))))
@@ -45,11 +49,17 @@ class ClassHead(Head):
 class NumberHead(ClassHead):
     """Devlin et al. 2019, section 4.1 (STS-B): one number for a text, by a class of its own; (B,)."""
 
-    def __init__(self, width: int, *, pool: Pool = "last", dense: bool = False, dropout: float = 0.1) -> None:
-        super().__init__(width, n=1, pool=pool, dense=dense, dropout=dropout)
+    def __init__(
+        self, width: int, *, pool: Pool = "last", dense: bool = False, relu: bool = False, dropout: float = 0.1
+    ) -> None:
+        super().__init__(width, n=1, pool=pool, dense=dense, relu=relu, dropout=dropout)
 
     def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
         return super().forward(hidden, real)[:, 0]
+
+
+class ChoiceHead(NumberHead):
+    """Radford et al. 2018, section 3.3: one number for each choice, read with its context as a text of its own."""
 
 
 class TagHead(Head):
@@ -98,6 +108,21 @@ class BoundaryHead(Head):
         return self.layers(torch.cat([*ends, self.positions(at)], dim=1))
 
 
+class PooledHead(Head):
+    """Devlin et al. 2019, the authors' code: BERT's pooler alone, tanh(h V + b) of the first token; (B, D).
+
+    Nobody asks it: a head for a task begins with it.
+    """
+
+    def __init__(self, width: int, *, pool: Pool = "first") -> None:
+        nn.Module.__init__(self)
+        self.pool: Pool = pool
+        self.dense = nn.Sequential(nn.Linear(width, width), nn.Tanh())
+
+    def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
+        return self.dense(pooled(hidden, real, self.pool))
+
+
 def pooled(hidden: Tensor, real: Tensor, pool: Pool) -> Tensor:
     """The state (B, D) that stands for each text; `real` (B, T) is True at its tokens, which stand on the left."""
     if pool == "mean":
@@ -112,4 +137,6 @@ HEADS: dict[str, type[Head]] = {
     "tags": TagHead,
     "spans": SpanHead,
     "span_boundary": BoundaryHead,
+    "pooled": PooledHead,
+    "choices": ChoiceHead,
 }

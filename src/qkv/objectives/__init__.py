@@ -4,7 +4,7 @@ from typing import Any
 
 from qkv.config import build, to_call
 from qkv.errors import InputError
-from qkv.objectives.answers import Classes, Cloze, Heads
+from qkv.objectives.answers import Choices, Classes, Cloze, Heads, Number, Spans, Tags
 from qkv.objectives.causal_lm import CausalLM
 from qkv.objectives.masked_lm import MaskedLM
 from qkv.objectives.objective import NOTHING, Asked, Loss, Objective
@@ -25,6 +25,10 @@ OBJECTIVES: dict[str, type[Any]] = {
     "capitalisation": Capitalisation,
     "token_document": TokenDocument,
     "classes": Classes,
+    "number": Number,
+    "tags": Tags,
+    "spans": Spans,
+    "choices": Choices,
     "cloze": Cloze,
     "heads": Heads,
 }

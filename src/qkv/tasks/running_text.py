@@ -13,7 +13,8 @@ from qkv.errors import InputError
 from qkv.folder import About
 from qkv.objectives import Objective
 from qkv.tasks.corpus import Corpus, Scale, Survey
-from qkv.tasks.task import Task, TextConfig
+from qkv.tasks.task import Task
+from qkv.tasks.text_config import TextConfig
 from qkv.text import read_texts
 from qkv.text.examples import Text
 from qkv.text.tokenizer import EOS, Tokenizer

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from qkv.errors import InputError, nearest
+from qkv.text.choices import read_choice_records
 from qkv.text.conllu import read_conll, read_parts_of_speech
-from qkv.text.examples import Labelled, LabelledPair, Pair, SpanQuestion, Tagged, Text
+from qkv.text.examples import ChoiceQuestion, Labelled, LabelledPair, Pair, SpanQuestion, Tagged, Text
 from qkv.text.exchange import read_po, read_tmx, read_xliff, tmx_languages
 from qkv.text.labelled import read_labelled_pair_records, read_labelled_records, read_treebank
 from qkv.text.language import from_name, without_regions
@@ -49,6 +50,7 @@ LABELLED: dict[str, Callable[[Path], Iterator[Labelled]]] = {
 LABELLED_PAIRS = dict.fromkeys(RECORDS, read_labelled_pair_records)
 TAGGED = {".conll": read_conll, ".conllu": read_parts_of_speech}
 SPANS = {".json": read_squad}
+CHOICES = {".jsonl": read_choice_records, ".tsv": read_choice_records, ".csv": read_choice_records}
 
 T = TypeVar("T")
 
@@ -131,6 +133,11 @@ def read_tagged(paths: Sequence[Path]) -> Iterator[Tagged]:
 def read_spans(paths: Sequence[Path]) -> Iterator[SpanQuestion]:
     """The questions of some files whose answers are parts of a text."""
     return _read(SPANS, paths)
+
+
+def read_choices(paths: Sequence[Path]) -> Iterator[ChoiceQuestion]:
+    """The questions of some files with their choices, as a stream."""
+    return _read(CHOICES, paths)
 
 
 def _read(table: Mapping[str, Callable[[Path], Iterator[T]]], paths: Sequence[Path]) -> Iterator[T]:

@@ -66,3 +66,12 @@ class SpanQuestion(NamedTuple):
     answers: list[tuple[int, str]]
     identity: str
     place: str
+
+
+class ChoiceQuestion(NamedTuple):
+    """A text, the ways in which it may go on or be answered, and the number of the right one, from 0; -1 if unknown."""
+
+    context: str
+    choices: list[str]
+    answer: int
+    place: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from qkv.config import Tree, build, check_keys, from_tree, merge, parse_call, read_toml, setting, to_call
+from qkv.config import Tree, build, check_keys, check_types, from_tree, merge, parse_call, read_toml, setting, to_call
 from qkv.contents import recipes
 from qkv.errors import InputError, nearest
 from qkv.models import Model
@@ -165,16 +165,21 @@ def modern(tree: Mapping[str, Any], where: str = "settings", objective: str = ""
 
 
 def check(tree: Mapping[str, Any], where: str) -> Tree:
-    """The settings by their present names. An unknown key, and what is no list of files, is refused before any data is
-    read."""
+    """The settings by their present names. An unknown key, a value of a wrong type, and what is no list of files, is
+    refused before any data is read."""
     tree = modern(tree, where)
     task, model = task_of(tree, where), architecture(tree, where)
     sections = {"data": task.data_class, "model": model.config_class}
     check_keys(Settings, {key: value for key, value in tree.items() if key not in sections}, where, also=SIDES)
     files: Tree = {name: tree[name] for name in ("train", "valid", "test") if name in tree}
     from_tree(Settings, {"task": task.name, "architecture": "", "objective": "", **files}, where)
-    check_keys(task.data_class, tree.get("data", {}), where, "data.")
-    check_keys(model.config_class, spelled_out(tree, where), where, "model.")
+    for kind, section, given in (
+        (task.data_class, "data", tree.get("data", {})),
+        (model.config_class, "model", spelled_out(tree, where)),
+        (TrainingConfig, "training", tree.get("training", {})),
+    ):
+        check_keys(kind, given, where, f"{section}.")
+        check_types(kind, given, where, f"{section}.")
     if not isinstance(spec := tree.get("objective", task.objective), str):
         raise InputError(f'{where}: objective is {spec!r}; name one, such as "translation(label_smoothing=0.1)"')
     try:

@@ -1,0 +1,78 @@
+"""What `qkv.load` gives for a model that embeds: texts in, vectors out."""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from qkv.decoding.searcher import by_length
+from qkv.errors import InputError, nearest
+from qkv.folder import Loaded
+from qkv.layers import Pool, pooled
+from qkv.models import Headed
+from qkv.text.tokenizer import PAD
+
+CELLS = 2**13  # tokens of a batch, padding counted
+Vectors = NDArray[np.float32]
+
+
+class Embedder:
+    """`qkv.load(folder).embed(texts)`: float32 (n, D), a row for each text; (D,) for one text alone.
+
+    Of a folder that was trained for something else: `qkv.load(folder, task="embed")`. `pool` and `normalise` are the
+    folder's own unless given, and without any the mean of all states, as it is.
+    """
+
+    def __init__(self, task: Any, loaded: Loaded, *, pool: Pool | None = None, normalise: bool | None = None) -> None:
+        if pool is not None and pool not in get_args(Pool):
+            raise InputError(f"pool={pool!r} is none of {', '.join(get_args(Pool))}; {nearest(pool, get_args(Pool))}")
+        self.task, self.loaded = task, loaded
+        self.pool: Pool = pool or task.data.pool or "mean"
+        self.normalise = task.data.normalise if normalise is None else normalise
+        model = loaded.model.eval()
+        self.model, self.tokenizer, self.about = model, loaded.tokenizer, loaded.about
+        self.backbone: Any = model.backbone if isinstance(model, Headed) else model
+        self.bounds = task.bounds(self.backbone.config)
+
+    @property
+    def width(self) -> int:
+        """D of a vector."""
+        return int(self.backbone.width)
+
+    @property
+    def cut(self) -> int:
+        """How many texts so far had more tokens than are read, and lost those at their end."""
+        return int(self.task.cut)
+
+    def embed(self, texts: str | Sequence[str]) -> Vectors:
+        """The vector of a text, or of each of several: the same whatever others stand beside it."""
+        several = [texts] if isinstance(texts, str) else list(texts)
+        rows = self.task.framed(([ids] for ids in self.tokenizer.encode_batch(several)), self.tokenizer, self.bounds)
+        found = self.vectors(rows)
+        return found[0] if isinstance(texts, str) else found
+
+    @torch.inference_mode()
+    def vectors(self, rows: Sequence[Sequence[int]]) -> Vectors:
+        """The vector of each row of ids, which are read in batches of like length."""
+        found = np.empty((len(rows), self.width), np.float32)
+        for batch in by_length([len(row) for row in rows], CELLS):
+            ids = pad_sequence([torch.tensor(rows[i]) for i in batch], batch_first=True, padding_value=PAD)
+            found[batch] = self.read(ids.to(next(self.model.parameters()).device)).float().cpu().numpy()
+        return found
+
+    def read(self, ids: Tensor) -> Tensor:
+        """Token ids (B, T), padded on the right -> vectors (B, D)."""
+        vectors = pooled(self.backbone.encode(ids), ids != PAD, self.pool)
+        return F.normalize(vectors, dim=1) if self.normalise else vectors
+
+
+def nearness(vectors: Vectors, query: Vectors) -> Vectors:
+    """The cosines (n,) of vectors (n, D) with one (D,); 0 where a vector is."""
+    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
+    cosines: Vectors = vectors @ query / np.maximum(lengths, np.finfo(np.float32).tiny)
+    return cosines
