@@ -136,6 +136,8 @@ def test_baselines_stand_beside_a_run(tmp_path: Path) -> None:
         run = train(tmp_path, spec, out=spec[:12].strip() + "x" * ("+" in spec))
         found = json.loads(run.baselines.read_text())
         assert 0 < found["the word before"] < found["frequency"] < np.log(100)
+    for spec in ("next_sentence + masked_lm", "masked_lm | capitalisation"):  # whose loss is of something else
+        assert not train(tmp_path, spec, out=spec[-8:]).baselines.exists()
 
 
 def test_a_comparison_encodes_what_each_row_asks_for(tmp_path: Path) -> None:
