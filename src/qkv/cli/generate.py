@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qkv.cli.app import Device, Flag, Model, opened, print_json
+from qkv.cli.app import Device, Flag, Model, Reader, Writer, opened, print_json
 from qkv.cli.lines import input_chunks, is_path
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def generate(
     *text: str, model: Model = Path("model"), tokens: int = 60,
     temperature: float | None = None, top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
     beam: int | None = None, n_best: int | None = None, endless: Flag = False, json: Flag = False,
-    device: Device = "cpu",
+    device: Device = "cpu", engine: Writer = "lean",
 ) -> None:  # fmt: skip
     """Go on from a text with a language model, which writes as you watch.
 
@@ -45,7 +45,7 @@ def generate(
     draws = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     asked: dict[str, Any] = {"tokens": tokens, "stop": not endless, "beam": beam, "n_best": n_best, **draws}
     how = {name: value for name, value in asked.items() if value is not None}
-    generator, done = opened(model, device, "generate", own_process=True), 0
+    generator, done = opened(model, device, "generate", engine=engine, own_process=True), 0
     is_watched = not json and (beam or 1) == (n_best or 1) == 1
     for some in input_chunks(text, "taken", "a text"):
         print(end="\n" * (done > 0 and not json))
@@ -102,7 +102,9 @@ def fill(*text: str, model: Model = Path("model"), k: int = 5, json: Flag = Fals
                     print("\t".join(f"{word['token']} {word['probability']:.3f}" for word in words), flush=True)
 
 
-def predict(*text: str, model: Model = Path("model"), json: Flag = False, device: Device = "cpu") -> None:
+def predict(
+    *text: str, model: Model = Path("model"), json: Flag = False, device: Device = "cpu", engine: Reader | None = None
+) -> None:
     """What a model that was trained with --task says to a text: its answer, then the probability of each possible one.
 
     For example:
@@ -115,7 +117,8 @@ def predict(*text: str, model: Model = Path("model"), json: Flag = False, device
         line gives a line, an empty one an empty one.
       json: A JSON object for each text, with the probability of every label.
     """
-    predictor, are_lines = opened(model, device, "predict"), not text or is_path(text)
+    how = {} if engine is None else {"engine": engine}
+    predictor, are_lines = opened(model, device, "predict", **how), not text or is_path(text)
     for some in input_chunks(text, "taken", "a text"):
         answers = iter(predictor.predict([one for one in some if one.strip() or not are_lines]))
         for one in some:
