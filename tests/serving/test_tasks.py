@@ -186,7 +186,7 @@ def test_tokens_are_counted(serve: Serve, lm_folder: Path) -> None:
         ("predict", {"q": ["x"] * 101}, 400, "request (101) exceeds batch limit (100)"),
         ("predict", {"q": "x" * 20_001}, 400, "exceeds text limit"),
         ("predict", {"q": {"a": ["x" * 20_001]}}, 400, "exceeds text limit"),
-        ("predict", {"q": {"question": "who?", "context": "me"}}, 400, "which reads no tables"),
+        ("predict", {"q": ["fine", {"question": "who?"}]}, 400, "text 2"),
         ("predict", {"q": ""}, 400, "a text without a word was given"),
         ("predict", {}, 400, "request: q: Field required"),
         ("fill", {"q": "the king"}, 400, "'the king' has no <mask>; write it where a word is to be filled in"),

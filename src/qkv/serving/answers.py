@@ -61,13 +61,8 @@ def predict(asked: Visit) -> dict[str, Any]:
     wish = from_tree(PredictTexts, asked.values, "request")
     served = asked.service.models.able("predict", wish.model)
     items = items_of(asked, wish.q, served)
-    try:
-        answers = asked.model(served).ask(served.model.predict, items)
-    except (AttributeError, TypeError):
-        if all(isinstance(item, str) for item in items):
-            raise
-        raise Refusal(400, f"{served.name} is a model of the task {served.task!r}, which reads no tables") from None
-    return {"model": served.name, "answers": answers}
+    served.model.questions(items)  # refused here by its number among all, before any waits
+    return {"model": served.name, "answers": asked.model(served).ask(served.model.predict, items)}
 
 
 def fill(asked: Visit) -> dict[str, Any]:

@@ -23,8 +23,12 @@ class Predictor:
         """The answer to a text, or what else is one question to the task (two texts, a dict); to a list, a list."""
         is_one = isinstance(given, self.task.one)
         several = [given] if is_one else list(given)
-        answers = self.answer([self.task.question(one, f"text {i}") for i, one in enumerate(several, start=1)])
+        answers = self.answer(self.questions(several))
         return answers[0] if is_one else answers
+
+    def questions(self, several: Sequence[Any]) -> list[Any]:
+        """What each asks, as an example of the task; what cannot be asked is refused by its number."""
+        return [self.task.question(one, f"text {i}") for i, one in enumerate(several, start=1)]
 
     def answer(self, examples: list[Any]) -> list[Tree]:
         """An answer for each example, read whole or in parts."""

@@ -10,19 +10,26 @@ export function answerNodes(answer, given) {
   if (answer.vectors) return [likeness(answer.texts, answer.vectors)];
   if (answer.tags) return [tagged(answer.words, answer.tags)];
   if (answer.heads) return [dependencies(answer.words, answer.heads)];
-  if (answer.probabilities) return [said(answer.label ?? answer.answer), bars(Object.entries(answer.probabilities))];
-  const span = typeof given === "object" && Number.isInteger(answer.start) ? [inContext(given.context, answer)] : [];
-  return [...Object.entries(answer).filter(([name]) => !["start", "end"].includes(name)).map(fact), ...span];
+  if (answer.probabilities) return [said(answer.label ?? answer.answer), bars(named(answer.probabilities, given))];
+  if (Number.isInteger(answer.start)) return span(answer, given.context);
+  return Object.values(answer).map((value) => said(typeof value === "number" ? number(value, 3) : String(value)));
+}
+
+/** Probabilities by their names: those of the choices that were given, where the answer has a list of them. */
+function named(probabilities, given) {
+  const isList = Array.isArray(probabilities);
+  return isList ? probabilities.map((value, i) => [given.choices[i], value]) : Object.entries(probabilities);
+}
+
+/** An answer that stands in the text, marked there, and others that might; an empty one tells that there is none. */
+function span(answer, context) {
+  const every = [answer, ...(answer.alternatives ?? [])];
+  return [said(answer.answer || t("noAnswer")),
+          bars(every.map((one) => [one.answer || t("noAnswer"), one.probability])), inContext(context, answer)];
 }
 
 function said(text) {
   return make("p", { class: "translated", "aria-live": "polite" }, text);
-}
-
-function fact([name, value]) {
-  if (name === "probability") return bars([[t("probability"), value]]);
-  if (typeof value === "number") return said(number(value, 3));
-  return said(typeof value === "string" ? value : JSON.stringify(value));
 }
 
 /** Names with their probabilities as bars, the likeliest first. */
