@@ -8,7 +8,7 @@ import { change, readLink, state } from "./state.js";
 import { choices, labelled, make, restoreFocus, select } from "./element.js";
 import { curvesPanel } from "./curves.js";
 import { decodingPanel } from "./decoding.js";
-import { boxesOf, examplesFor, given, verbOf } from "./desk.js";
+import { boxesOf, examplesFor, given, hasView, verbOf } from "./desk.js";
 import { embedded, fetchAnswer, fetchModels, fetchView, giveUp, keepKeyOfAddress, Refused, useKey } from "./api.js";
 import { explainPanel } from "./explain.js";
 import { positionsPanel } from "./positions.js";
@@ -19,8 +19,6 @@ import { write, writingControls, writtenNodes } from "./writing.js";
 const PANELS = { attention: attentionPanel, decoding: decodingPanel, explain: explainPanel, positions: positionsPanel,
                  architecture: architecturePanel, curves: curvesPanel };
 const NEEDS_TEXT = ["attention", "decoding", "explain"];
-const OF_ANY_MODEL = ["architecture", "curves"];
-const OF_READERS = ["attention", "positions"];
 const PAUSE = 350; // milliseconds without a key before a text is sent
 
 const page = document.getElementById("page");
@@ -244,9 +242,7 @@ function result() {
 
 function views() {
   const inView = { attention: view?.attention?.length, decoding: view?.steps?.length };
-  const { looks } = model();
-  const isOfModel = (name) => verb() === "translate" || [...OF_ANY_MODEL, ...(looks ? OF_READERS : [])].includes(name);
-  const has = (name) => (embedded ? name in embedded || inView[name] : isOfModel(name));
+  const has = (name) => (embedded ? name in embedded || inView[name] : hasView(model(), name));
   const names = Object.keys(PANELS).filter(has);
   const tab = names.includes(state.tab) ? state.tab : names[0];
   const open = (name) => {
