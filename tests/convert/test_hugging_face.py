@@ -128,11 +128,11 @@ def test_it_can_be_saved_as_ours_and_exported_again(tmp_path: Path) -> None:
 
 def test_our_own_export_comes_back(model_folder: Path, model: Transformer, tokenizer: Tokenizer) -> None:
     """What is written for others is read again: languages, text and translations."""
-    from qkv.convert.families.marian import write_hugging_face
+    from qkv.convert.families.marian import write_marian
 
     place = model_folder.parent / "theirs"
     place.mkdir()
-    write_hugging_face(place, model, tokenizer, {"source": "en", "target": "de"})
+    write_marian(place, model, tokenizer, {"source": "en", "target": "de"})
     ours, back = qkv.load(model_folder), qkv.load(place)
     assert back.about == {"source": "en", "target": "de"}
     texts = ["two dogs", "snow", "Schnee im", "a man sleeps on the sofa", "</s>"]

@@ -55,6 +55,17 @@ def test_a_name_is_a_token_where_that_is_asked_for(kind: str) -> None:
 
 
 @every_kind
+@pytest.mark.parametrize("text", ["A <mask> dog.", "<mask><mask> big <cls>, dog", "dog<mask>"])
+def test_decoding_writes_specials_out_where_that_is_asked_for(kind: str, text: str) -> None:
+    """As they are read again; the ends of a text are not written."""
+    tokenizer = KINDS[kind]
+    ids = tokenizer.encode(text, specials=True)
+    written = tokenizer.decode([BOS, *ids, EOS, PAD], specials=True)
+    assert tokenizer.encode(written, specials=True) == ids
+    assert [name for name in re.findall("<[^>]*>", written) if name != "<unk>"] == re.findall("<[^>]*>", text)
+
+
+@every_kind
 def test_decoding_leaves_specials_out(kind: str) -> None:
     tokenizer = KINDS[kind]
     ids = tokenizer.encode("a dog")

@@ -106,7 +106,7 @@ def parts(model: nn.Module, where: Where, names: tuple[str, ...]) -> list[Box]:
 
 def architecture(given: Given) -> Picture:
     """Vaswani et al. 2017, Figure 1, with the sizes of the model at hand; without one, of the paper's base model."""
-    shown = boxes(given.translator.model if given.translator else of_the_paper("base"))
+    shown = boxes(given.opened.model if given.opened else of_the_paper("base"))
     columns = [[box for box in shown if box.stack == "encoder"], [box for box in shown if box.stack != "encoder"]]
     tallest = max(map(len, columns))
     figure, axes = sheet(10, 0.62 * tallest + 1)

@@ -17,6 +17,7 @@ class Predictor:
     def __init__(self, task: Any, loaded: Loaded) -> None:
         self.task, self.loaded, self.objective = task, loaded, objective(task.objective).knowing(loaded.tokenizer)
         self.model, self.tokenizer, self.about = loaded.model.eval(), loaded.tokenizer, loaded.about
+        self.folder = loaded.folder
 
     def predict(self, given: Any) -> Any:
         """The answer to a text, or what else is one question to the task (two texts, a dict); to a list, a list."""

@@ -147,9 +147,18 @@ class Tokenizer:
                 check_unicode(text)
             raise
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of some ids; special tokens are left out, but for <unk>, which stands for a word."""
-        return self.decode_batch([ids])[0]
+    def decode(self, ids: Sequence[int], *, specials: bool = False) -> str:
+        """The text of some ids; special tokens are left out, but for <unk>, which stands for a word.
+
+        With `specials`, those with names of their own are written too, as `encode` reads them.
+        """
+        if not specials or not self._named:
+            return self.decode_batch([ids])[0]
+        self._check(ids)
+        kept = [number for number in ids if number not in (PAD, BOS, EOS)]
+        text = self._rust.decode(kept, skip_special_tokens=False)
+        names = "|".join(map(re.escape, self._named))
+        return re.sub(rf"(?<=\S)({names})", r" \1", text) if self.kind.has_words else text
 
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         for ids in rows:

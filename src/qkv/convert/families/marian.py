@@ -6,7 +6,6 @@ nothing but the place of the layer norms.
 Differs: their <unk> is ours, which no translation holds; theirs may write it, and leave it out of the text.
 """
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -19,13 +18,14 @@ from torch import Tensor
 
 from qkv.config import from_tree, parse_call
 from qkv.convert.adopt import adopt
-from qkv.convert.foreign import ACTIVATIONS, Converted
+from qkv.convert.foreign import ACTIVATIONS, Converted, write_tokenizer
 from qkv.convert.plain import output_bias, place_table
 from qkv.errors import InputError, nearest
-from qkv.files import write_json, write_text, write_with
+from qkv.files import write_json, write_with
 from qkv.models import Transformer, TransformerConfig
 from qkv.positions import Sinusoidal
-from qkv.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
+from qkv.text.frames import Frame
+from qkv.text.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 
 # Ours and theirs, applied from top to bottom in either direction.
 NAMES = [
@@ -169,9 +169,7 @@ def embeddings(theirs: dict[str, Tensor], settings: MarianSettings, folder: Path
 # -- ours to theirs --------------------------------------------------------------------------------------------------
 
 
-def write_hugging_face(
-    out: Path, model: Transformer, tokenizer: Tokenizer, about: Mapping[str, Any], quantization: str = ""
-) -> None:
+def write_marian(out: Path, model: Transformer, tokenizer: Tokenizer, about: Mapping[str, Any]) -> None:
     """Into an empty folder: what `AutoModelForSeq2SeqLM` and `AutoTokenizer` open."""
     c = model.config
     if c.eps != 1e-5:
@@ -192,24 +190,9 @@ def write_hugging_face(
     })  # fmt: skip
     search = {"max_length": c.max_length, "num_beams": 5, "early_stopping": True, "forced_eos_token_id": EOS}
     write_json(out / "generation_config.json", ids | search)
-    write_tokenizer(out, tokenizer)
+    write_tokenizer(out, tokenizer, Frame((), (), (SPECIALS[EOS],)), split_special_tokens=True)
     weights = their_weights(model)
     write_with(out / "model.safetensors", lambda path: save_file(weights, path, metadata={"format": "pt"}))
-
-
-def write_tokenizer(out: Path, tokenizer: Tokenizer) -> None:
-    """Ours, which puts no end behind a text, with a last step that does."""
-    end = SPECIALS[EOS]
-    one = [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": end, "type_id": 0}}]
-    two = [*one[:1], {"Sequence": {"id": "B", "type_id": 0}}, *one[1:]]
-    special = {end: {"id": end, "ids": [EOS], "tokens": [end]}}
-    step = {"type": "TemplateProcessing", "single": one, "pair": two, "special_tokens": special}
-    write_text(out / "tokenizer.json", json.dumps(json.loads(tokenizer.to_str()) | {"post_processor": step}))
-    names = {"pad_token": SPECIALS[PAD], "bos_token": SPECIALS[BOS], "eos_token": end, "unk_token": SPECIALS[UNK]}
-    write_json(out / "tokenizer_config.json", {
-        "tokenizer_class": "PreTrainedTokenizerFast", **names, "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,
-    })  # fmt: skip
 
 
 @torch.no_grad()
