@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from kit import sizes, some_pairs
-from qkv.config import from_tree
+from qkv.config import from_tree, read_toml
 from qkv.data import Batch, RowsInMemory, Stream
 from qkv.models import MODELS, Model
-from qkv.objectives import Objective, objective
+from qkv.objectives import OBJECTIVES, Objective, objective
 from qkv.tasks import TASKS, Survey, Task
 from qkv.tasks.corpus import learn_tokenizer
 from qkv.text.tokenizer import Tokenizer
@@ -156,6 +156,23 @@ def sentences(count: int, seed: int) -> list[tuple[list[str], list[int]]]:
     return found
 
 
+def treebank(count: int, seed: int) -> str:
+    """Documents of four sentences each, about one animal with a name: noun phrases, proper nouns, capitals."""
+    rng, lines = random.Random(seed), []
+    for number in range(count // 4):
+        animal, name = rng.choice(["dog", "cat", "bird"]), rng.choice(["Tom Lee", "Mia", "Ann Fox"]).split()
+        lines.append(f"# newdoc id = doc-{number}")
+        for _ in range(4):
+            words = ["The", rng.choice(["old", "red"]), animal, rng.choice(["sees", "likes"]), *name, "."]
+            tags = ["DET", "ADJ", "NOUN", "VERB", *["PROPN"] * len(name), "PUNCT"]
+            heads = [3, 3, 4, 0, 4, *[5] * (len(name) - 1), 4]
+            relations = ["det", "amod", "nsubj", "root", "obj", *["flat"] * (len(name) - 1), "punct"]
+            cells = enumerate(zip(words, tags, heads, relations, strict=True), start=1)
+            lines += [f"{i}\t{w}\t_\t{t}\t_\t_\t{h}\t{r}\t_\t_" for i, (w, t, h, r) in cells]
+            lines.append("")
+    return "\n".join(lines)
+
+
 def predicted(predictor: Any, texts: list[str]) -> list[Any]:
     return list(predictor.predict(texts))
 
@@ -226,7 +243,20 @@ CORPORA = {
 
 # -- a task with a model that learns it and the objective that asks for it, before any training ------------------------
 
-LEARNERS = [(task, model) for task, kind in TASKS.items() for model in kind.models()]
+MARKED = Tiny(  # a corpus for whatever is asked of the task fill
+    "text.conllu", treebank, {"vocab_size": 100, "batch_tokens": 160, "window": 48},
+    {**CORPORA["fill"].model, "max_length": 48},
+    CORPORA["fill"].asks, CORPORA["fill"].questions,
+)  # fmt: skip
+RECIPES = [read_toml(path) for path in sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))]
+WHOLE = sorted({(tree["architecture"], tree["objective"]) for tree in RECIPES if tree.get("task") == "fill"})
+SINGLE = [name for name, kind in OBJECTIVES.items() if kind.passages is True] + [
+    f"masked_lm(unit={unit!r})" for unit in ("word", "span", "phrase", "entity")
+]
+# (task, model, what is asked unless it is the task's own)
+LEARNERS = [(task, model, "") for task, kind in TASKS.items() for model in kind.models()]
+PRETRAINERS = [("fill", "bert", text) for text in SINGLE]
+COMPOUND = [("fill", model, text) for model, text in WHOLE if "+" in text or "|" in text]
 
 
 @dataclass(frozen=True)
@@ -241,9 +271,9 @@ class Learner:
     facts: Tree
 
 
-def learner(name: str, architecture: str, place: Path, dropout: float = 0.0) -> Learner:
+def learner(name: str, architecture: str, text: str, place: Path, dropout: float = 0.0) -> Learner:
     """The task of that name with a tiny model, made as a run makes it, on a file in `place`."""
-    tiny, kind, model = CORPORA[name], TASKS[name], MODELS[architecture]
+    tiny, kind, model = MARKED if text else CORPORA[name], TASKS[name], MODELS[architecture]
     task = kind(kind.data_class(**tiny.data), model)
     survey = Survey(task, {"train": [tiny.write(place, 24)], "valid": [], "test": []}, place, lambda _: None)
     tokenizer = learn_tokenizer(task.data, survey.sample, None, task.named_tokens())
@@ -253,9 +283,11 @@ def learner(name: str, architecture: str, place: Path, dropout: float = 0.0) -> 
     config: Any = from_tree(model.config_class, {**asked, **task.fitting(asked, tokenizer, facts)})
     facts |= task.bounds(config)
     torch.manual_seed(0)
-    asked_for = objective(kind.objective).knowing(tokenizer)
-    built = task.build(config, {**asked_for.heads, **task.heads(facts)})
+    asked_for = objective(text or kind.objective)
+    task.data = task.settle(config, asked_for)
+    built = task.build(config, {**asked_for.knowing(tokenizer).heads, **task.heads(facts)})
     rows = RowsInMemory([*task.rows(survey.train, tokenizer, facts)])
+    asked_for = asked_for.knowing(tokenizer, built.inputs())
     return Learner(task, built, asked_for, task.validation(rows), tokenizer, facts)
 
 

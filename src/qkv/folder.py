@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from qkv.config import from_tree, to_tree
-from qkv.convert import FAMILIES
+from qkv.convert import FAMILIES, their_task
 from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_with
 from qkv.layers import Pool
@@ -141,7 +141,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if about["model_type"] in FAMILIES:
-            return about
+            return {**about, "task": their_task(folder, about)}
         name = str(about["model_type"]).removeprefix("qkv-")
         if "qkv_version" not in about and name == about["model_type"]:
             raise InputError(f"{path}: qkv reads no model of the type {name!r}; {nearest(name, FAMILIES)}")
@@ -227,14 +227,17 @@ def start_from(model: nn.Module, start: Loaded, where: str, anew: tuple[str, ...
     A backbone fits whatever stands on it. A table with more rows than the old one keeps the old rows as its first.
     What begins with a name of `anew` is new in any case.
     """
-    theirs = {bare(name): value for name, value in start.model.named_parameters()}
+    named = dict(start.model.named_parameters())
+    theirs = {bare(name): value for name, value in named.items()}
     taken, new = list[str](), list[str]()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if bare(name) not in theirs or name.startswith(anew):
                 new.append(name)
                 continue
-            own, given = torch.atleast_1d(parameter, theirs[bare(name)])  # the baseline of a hard attention is a number
+            own, given = torch.atleast_1d(
+                parameter, named.get(name, theirs[bare(name)])
+            )  # the baseline of a hard attention is a number
             if own.shape[1:] != given.shape[1:] or len(own) < len(given):
                 raise InputError(
                     f"{where}: its {name} has the shape {tuple(given.shape)}, and here it would be "

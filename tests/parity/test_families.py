@@ -202,7 +202,7 @@ def test_every_gradient(twins: Twins, name: str, end: str) -> None:
         sum((pair[side] * way).sum() for pair, way in zip(pairs, ways, strict=True)).backward()
     named = twins.theirs.named_parameters()
     grads = {plain(key, twins.family.prefix): each.grad for key, each in named if each.grad is not None}
-    part = find_part(twins.family, twins.theirs.config.to_dict(), grads, "")
+    part = find_part(twins.family, twins.theirs.config.to_dict(), grads)
     pad = getattr(twins.theirs.config, "pad_token_id", 0) or 0
     expected = our_weights(twins.family, grads, part, twins.rows.tolist(), pad, "")
     known = twins.rows >= 0

@@ -73,5 +73,6 @@ def read_note(path: Path) -> dict[str, Any]:
 
 
 def digest(source: Path) -> str:
-    """The SHA-256 of a model folder's weights, in hex."""
-    return file_digest(source / "model.safetensors")
+    """The SHA-256 of a model folder's weights, in hex, or of the file that lists theirs where there are several."""
+    path = source / "model.safetensors"
+    return file_digest(path if path.exists() else path.with_name(f"{path.name}.index.json"))

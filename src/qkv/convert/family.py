@@ -21,6 +21,7 @@ Tensors = dict[str, Tensor]
 TABLES = ("tokens.weight", "projection.bias")  # which have a row for each token
 POSITIONS = "encoder.positions.0.weight"
 POOLED = ("classes", "number", "choices")  # heads over one state of a text
+PREDICTING = ("ForMaskedLM", "ForPreTraining")  # their classes that predict hidden words
 OWNED = "pooler."  # a part of their heads that they count to the backbone
 
 
@@ -32,6 +33,7 @@ class HeadNames:
     head: str  # as objectives name it
     kind: str  # in layers.HEADS
     names: Names
+    options: Mapping[str, Any] = field(default_factory=dict)  # of our head, beside those that the family has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +91,9 @@ def read(family: Family, folder: Path, tree: Tree, theirs: Tensors) -> Converted
     """`tree` is their config.json, `theirs` their weights; nothing of them is ever executed."""
     where, named = f"{folder}/config.json", f"{folder}/model.safetensors"
     theirs = {plain(name, family.prefix): tensor for name, tensor in theirs.items()}
-    part = find_part(family, tree, theirs, where)
+    part = find_part(family, tree, theirs)
     predicts = any(rename(name, family.predicts) for name in theirs)
-    if family.predicts and their_class(family, tree).endswith("LM") and not predicts:
+    if family.predicts and their_class(family, tree) in PREDICTING and not predicts:
         raise InputError(f"{named} lacks what predicts words, but {where} says {tree['architectures'][0]}; copy again")
     tokenizer, rows = adopt(folder, size=size_in(tree, where), extra=family.model.frame.specials)
     weights = our_weights(family, theirs, part, rows, pad_in(tree), named)
@@ -102,13 +104,13 @@ def read(family: Family, folder: Path, tree: Tree, theirs: Tensors) -> Converted
             raise InputError(f"{folder}: its tokenizer has nothing for {name}; name it in tokenizer_config.json")
         more["silent"] = silent
     config = from_tree(family.model.config_class, our_settings(family, tree, where) | more, where)
-    about: Tree = {"task": "fill" if predicts else "embed" if family.predicts else "language_model"}
+    about: Tree = {"task": task_of_class(family, tree)}
     heads: dict[str, str] = {}
     if part:
         weights = {name if name.startswith("heads.") else f"backbone.{name}": value for name, value in weights.items()}
         heads, found = head_in(family, part, tree, weights, named)
         about |= found
-    about |= {"max_length": config.max_length, **sentence_settings(folder)}
+    about |= sentence_settings(folder)
     kept = tree.get("qkv")
     return Converted(
         family.architecture, config, weights, tokenizer, {**kept, **about} if isinstance(kept, dict) else about, heads
@@ -139,7 +141,15 @@ def their_class(family: Family, tree: Tree) -> str:
     return str(name).removeprefix(family.classes) or "Model"
 
 
-def find_part(family: Family, tree: Tree, theirs: Tensors, where: str) -> HeadNames | None:
+def task_of_class(family: Family, tree: Tree) -> str:
+    """What a model of theirs is for, by its class."""
+    own = their_class(family, tree)
+    if own in family.parts and family.parts[own].task:
+        return "similarity" if own.endswith("SequenceClassification") and is_number(tree) else family.parts[own].task
+    return "language_model" if not family.predicts else "fill" if own in PREDICTING else "embed"
+
+
+def find_part(family: Family, tree: Tree, theirs: Tensors) -> HeadNames | None:
     """What stands on the backbone: what their class says, or else what there are weights of."""
     own = their_class(family, tree)
     wanted = family.parts.get(own)
@@ -210,8 +220,7 @@ def our_settings(family: Family, tree: Tree, where: str) -> Tree:
 
 def head_in(family: Family, part: HeadNames, tree: Tree, weights: Tensors, where: str) -> tuple[dict[str, str], Tree]:
     """The head that its weights make, as a text, and what is known of its answers."""
-    about: Tree = {"task": part.task} if part.task else {}
-    options: Tree = {}
+    about, options = Tree(), Tree()
     last, bias = (f"heads.{part.head}.output.{leaf}" for leaf in ("weight", "bias"))
     if last in weights:
         weights.setdefault(bias, torch.zeros(len(weights[last])))
@@ -220,8 +229,10 @@ def head_in(family: Family, part: HeadNames, tree: Tree, weights: Tensors, where
             options["n"] = n
             if part.task in ("classify", "tag"):
                 about["labels"] = labels_in(tree, n, where)
+    if part.task == "answer":
+        about["has_null"] = False  # which no setting of theirs tells
     if part.kind in POOLED:
-        options |= family.head_options
+        options |= {**family.head_options, **part.options}
     return {part.head: to_call(part.kind, options)}, about
 
 

@@ -10,7 +10,19 @@ from safetensors.torch import save_file
 from qkv.config import Tree, parse_call
 from qkv.convert.families.bert import BERT, DISTILBERT, ERNIE2, ROBERTA
 from qkv.convert.families.gpt import GPT, GPT2
-from qkv.convert.family import OWNED, POOLED, POSITIONS, TABLES, Family, HeadNames, Names, Tensors, rename, turned
+from qkv.convert.family import (
+    OWNED,
+    POOLED,
+    POSITIONS,
+    PREDICTING,
+    TABLES,
+    Family,
+    HeadNames,
+    Names,
+    Tensors,
+    rename,
+    turned,
+)
 from qkv.convert.foreign import write_tokenizer
 from qkv.errors import InputError
 from qkv.files import write_json, write_with
@@ -147,7 +159,7 @@ def their_weights(model: Model, family: Family, end: str, part: HeadNames | None
     if first:
         ours[POSITIONS] = torch.cat((torch.zeros(first, ours[POSITIONS].size(1)), ours[POSITIONS]))
     own: Names = [(one, f"heads.{part.head}.{other}") for one, other in part.names] if part else []
-    above: Names = [*own, *(family.predicts if end in ("ForMaskedLM", "ForPreTraining") else ())]
+    above: Names = [*own, *(family.predicts if end in PREDICTING else ())]
     prefix = "" if end == "Model" else family.prefix
     inside, beside = Tensors(), Tensors()
     for name, tensor in ours.items():

@@ -27,7 +27,8 @@ def check_plain(model: Model, form: str) -> Transformer:
     """The model, if `form` can hold it; otherwise one sentence says which setting it cannot hold."""
     if not isinstance(model, Transformer):
         raise InputError(
-            f"{form} cannot hold a {type(model).__name__.lower()} model, only a transformer; translate with qkv itself"
+            f"{form} cannot hold a {type(model).__name__.lower()} model, only a transformer (huggingface also holds "
+            "bert, roberta, ernie2, gpt and gpt2); use it with qkv itself"
         )
     c = model.config
     attentions = [part.attend for part in model.modules() if isinstance(part, MultiHead)]

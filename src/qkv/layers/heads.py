@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from qkv.attention.pooling import mean
 from qkv.errors import InputError
 from qkv.layers.dropout import Dropout
+from qkv.layers.embedding import Embedding
 
 Pool = Literal["last", "first", "mean"]
 
@@ -96,6 +97,32 @@ class PooledHead(Head):
         return self.dense(pooled(hidden, real, self.pool))
 
 
+class BoundaryHead(Head):
+    """Joshi et al. 2020 (SpanBERT), section 3.2: y_i = f(x_s-1, x_e+1, p_i-s+1) for token i of a span s .. e, where
+    h = LayerNorm(GeLU(W1 [x; x; p])), y = LayerNorm(GeLU(W2 h)), and p is one vector for each place in a span.
+
+    What stands at N tokens (N, D), to be multiplied with the table of tokens; `bias` (n,) is its own.
+    """
+
+    def __init__(self, width: int, *, n: int, longest: int = 20, d_position: int = 200) -> None:
+        nn.Module.__init__(self)
+        if min(n, longest, d_position) < 1:
+            raise InputError(
+                f"a head with n={n}, longest={longest} and d_position={d_position} cannot be; give 1 or more"
+            )
+        self.positions = Embedding(longest, d_position, scale=1.0)
+        layers = [(nn.Linear(d, width), nn.GELU(), nn.LayerNorm(width)) for d in (2 * width + d_position, width)]
+        self.layers = nn.Sequential(*layers[0], *layers[1])
+        self.bias = nn.Parameter(torch.zeros(n))
+
+    def forward(  # type: ignore[override]
+        self, hidden: Tensor, real: Tensor, row: Tensor, before: Tensor, after: Tensor, at: Tensor
+    ) -> Tensor:
+        """Of N tokens (N,): the row, the places of the tokens before and after the span, and the place in it from 0."""
+        ends = hidden[row, before], hidden[row, after]  # (N, D) each
+        return self.layers(torch.cat([*ends, self.positions(at)], dim=1))
+
+
 def pooled(hidden: Tensor, real: Tensor, pool: Pool) -> Tensor:
     """The state (B, D) that stands for each text; `real` (B, T) is True at its tokens, which stand on the left."""
     if pool == "mean":
@@ -111,4 +138,5 @@ HEADS: dict[str, type[Head]] = {
     "spans": SpanHead,
     "pooled": PooledHead,
     "choices": ChoiceHead,
+    "span_boundary": BoundaryHead,
 }

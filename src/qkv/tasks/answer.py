@@ -78,6 +78,7 @@ class FindAnswers(OnBackbone):
     asks = 'qkv predict "a question" --context text.txt'
     key_is = "text"
     one = (str, tuple, Mapping)
+    tokens = 8192  # some 20 windows
 
     def __init__(self, data: Any, model: Any = None) -> None:
         super().__init__(data, model)
@@ -108,9 +109,13 @@ class FindAnswers(OnBackbone):
         return {"has_null": any(not example.answers for example in survey.train)}
 
     def bounds(self, config: Any) -> About:
-        asked = super().bounds(config)["max_length"] if self.data.max_length else min(WINDOW, config.max_length)
-        stride, question = self.data.stride or max(1, asked // 3), self.data.max_question or max(1, asked // 6)
-        return {"max_length": asked, "stride": stride, "max_question": question, "max_answer": self.data.max_answer}
+        most = super().bounds(config)["max_length"] if self.data.max_length else min(WINDOW, config.max_length)
+        return {"max_length": most, **self.steps(most), "max_answer": self.data.max_answer}
+
+    def steps(self, most: int) -> About:
+        """How far windows of so many tokens move on, and how many of these a question has at most."""
+        stride, question = self.data.stride or most // 3, self.data.max_question or most // 6
+        return {"stride": max(1, stride), "max_question": max(1, question)}
 
     def heads(self, facts: About) -> dict[str, str]:
         return {"spans": "spans"}
@@ -119,8 +124,9 @@ class FindAnswers(OnBackbone):
         assert issubclass(self.model, Backbone)
         frame, most, asked = self.model.frame, facts["max_length"], tokenizer.encode(example.question)
         ids, spans = tokenizer.encode_spans(example.context)
-        self.cut += len(asked) > facts["max_question"]
-        asked = asked[: facts["max_question"]]
+        steps: Tree = {**self.steps(most), **facts}  # of a model that others have trained, the usual ones
+        self.cut += len(asked) > steps["max_question"]
+        asked = asked[: steps["max_question"]]
         room = most - frame.size(2) - len(asked)
         if room < 1 or not ids:
             raise InputError(
@@ -128,7 +134,7 @@ class FindAnswers(OnBackbone):
                 "raise data.max_length, or lower data.max_question"
             )
         before = len(frame.before) + len(asked) + len(frame.between)
-        step = min(facts["stride"], room)
+        step = min(steps["stride"], room)
         starts = [*range(0, len(ids) - room + step, step)] if len(ids) > room else [0]
         sizes = [min(room, len(ids) - start) for start in starts]
         owner = [max(range(len(starts)), key=lambda w: around(token, starts[w], sizes[w])) for token in range(len(ids))]
@@ -179,8 +185,8 @@ class FindAnswers(OnBackbone):
     def in_words(self, outputs: Any, asked: Asked, examples: Sequence[SpanWindow], asker: Predictor) -> list[Tree]:
         """The best answers of each window with their scores, and the score of none."""
         rows = zip(examples, answered(outputs, "spans").float(), strict=True)
-        about = asker.about
-        return [self.best(window, logits, about["max_answer"], about["has_null"]) for window, logits in rows]
+        has_null = asker.about.get("has_null", False)
+        return [self.best(window, logits, self.data.max_answer, has_null) for window, logits in rows]
 
     def best(self, window: SpanWindow, logits: Tensor, most: int, has_null: bool) -> Tree:
         """Among spans of at most so many tokens: start + end (Devlin et al. 2019, section 4.2)."""

@@ -14,7 +14,6 @@ from qkv.tasks.task import Task
 from qkv.tasks.text_config import TextConfig
 from qkv.text.tokenizer import Tokenizer
 
-TOKENS = 2048  # in a batch: about as many as 32 sentences have
 # The rate by the width of what is tuned: Devlin et al. 2019 tune BERT base with 2e-5 to 5e-5; the smaller ones of
 # Turc et al. 2019 are best with up to 3e-4.
 RATES = ((256, 3e-4), (512, 1e-4), (math.inf, 3e-5))
@@ -44,6 +43,7 @@ class OnBackbone(Task):
     architecture = "transformer_encoder"
     data_class: ClassVar[type[BackboneConfig]] = BackboneConfig
     columns = 2
+    tokens: ClassVar[int] = 2048  # in a batch, unless something else is asked for: some 32 sentences
 
     def __init__(self, data: Any, model: type[Model] | None = None) -> None:
         super().__init__(data, model)
@@ -80,11 +80,12 @@ class OnBackbone(Task):
         width = self.start.get("d_model", 0)
         rate = next(rate for widest, rate in RATES if width <= widest) if width else 5e-4
         limits, epochs = (training.steps, training.epochs, training.minutes), 4.0 if width else 15.0
-        steps = max(1, survey.characters // 4 // TOKENS) * (training.epochs or epochs)
-        warmup = max(1, int(min(steps, training.steps or steps)) // 10)
+        steps = max(1, survey.characters // 4 // self.tokens) * (training.epochs or epochs)
+        most = 100 if training.minutes else 400  # nobody knows yet how many steps a minute has
+        warmup = min(most, max(1, int(min(steps, training.steps or steps)) // 10))
         new = {} if width else {"dropout": 0.1, **({"preset": "tiny"} if "tiny" in self.model.presets else {})}
         return {
-            "data": {"batch_tokens": TOKENS},
+            "data": {"batch_tokens": self.tokens},
             "model": new,
             "training": {
                 "learning_rate": rate, "schedule": f"linear(warmup={warmup})", "epochs": 0.0 if any(limits) else epochs,

@@ -97,13 +97,16 @@ class RatePairs(OnPairs):
         super().__init__(data, model)
         self.columns = 3 if data.symmetric else 2
 
+    def read(self, paths: Sequence[Path]) -> Iterator[LabelledPair]:
+        return map(checked, super().read(paths))
+
     def from_memory(self, given: Any, place: str) -> LabelledPair:
         """A number may be given as one."""
         if isinstance(given, Mapping) and isinstance(given.get("label"), int | float):
             given = {**given, "label": repr(given["label"])}
         elif isinstance(given, list | tuple) and given and isinstance(given[-1], int | float):
             given = [*given[:-1], repr(given[-1])]
-        return super().from_memory(given, place)
+        return checked(super().from_memory(given, place))
 
     def choose(self, survey: Survey, device: Any, training: Any) -> Tree:
         """Radford et al. 2018, section 3.3: there is no order in likeness, but a model that reads one way sees one."""
@@ -142,6 +145,12 @@ class RatePairs(OnPairs):
 
     def in_words(self, outputs: Any, asked: Asked, examples: Sequence[Any], asker: Predictor) -> list[Tree]:
         return [{"score": value} for value in rated(outputs, asked).tolist()]
+
+
+def checked(example: LabelledPair) -> LabelledPair:
+    """A pair whose label is a number."""
+    number(example)
+    return example
 
 
 def number(example: LabelledPair) -> float:

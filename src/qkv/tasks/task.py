@@ -17,7 +17,7 @@ from qkv.errors import InputError
 from qkv.evaluation import class_scores
 from qkv.folder import About, Loaded
 from qkv.models import MODELS, Backbone, Headed, Model
-from qkv.objectives import NOTHING, Asked, Objective, objective
+from qkv.objectives import NOTHING, Asked, Either, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
 from qkv.tasks.predictor import Predictor
 from qkv.tasks.text_config import TextConfig
@@ -181,8 +181,9 @@ class Task:
         """The settings of the model that follow from the data; `model` is what is asked of it."""
         return {"vocab_size": len(tokenizer)}
 
-    def settle(self, config: Any) -> Any:
-        """The settings of the data, with those that follow from the model's: a window as long as its context."""
+    def settle(self, config: Any, asked: Objective) -> Any:
+        """The settings of the data, with those that follow from the model's (a window as long as its context) and from
+        what is asked."""
         return self.data
 
     def heads(self, facts: About) -> dict[str, str]:
@@ -197,6 +198,9 @@ class Task:
     def anew(self, start: Loaded, facts: About, heads: Mapping[str, str]) -> tuple[str, ...]:
         """Beginnings of parameters that are not taken from a model to start from: they answer another question."""
         return ()
+
+    def check(self, corpus: Corpus, asked: Objective) -> None:
+        """Refuse rows of which the objective cannot be asked."""
 
     def remarks(self) -> list[str]:
         """What people should know of the rows that were encoded."""
@@ -236,10 +240,12 @@ class Task:
         """The mean loss over all examples and each part of it that the objective names (accuracy, for example).
 
         Of tokens, `loss` is the mean of -log p and `smoothed_loss` what training lowers; where there are `answers`,
-        they are `scored` too.
+        they are `scored` too. Of several objectives of which each batch asks one, all are measured on everything.
         """
+        if isinstance(objective, Either):
+            return objective.figures({name: self.measure(model, one, batches) for _, name, one in objective.parts})
         model.eval()
-        device, sums, count = next(model.parameters()).device, Counter[str](), 0
+        device, sums, counts = next(model.parameters()).device, Counter[str](), Counter[str]()
         found, gold = list[Any](), list[Any]()
         for number, batch in enumerate(batches.in_order()):
             asked = objective.prepare(batch, generator(self.data.seed, Place(0, number))).to(device)
@@ -247,11 +253,11 @@ class Task:
             loss = objective.loss(outputs, asked)
             for name, value in {"loss": loss.total, **loss.parts}.items():
                 sums[name] += float(value)  # type: ignore[assignment]
-            count += asked.count
+                counts[name] += loss.counts.get(name, asked.count)
             if (answers := self.answers(outputs, asked)) is not None:
                 found += answers[0].tolist()
                 gold += answers[1].tolist()
-        figures = {name: value / count for name, value in sums.items()}
+        figures = {name: value / max(1, counts[name]) for name, value in sums.items()}
         if "likelihood" in figures:
             figures |= {"smoothed_loss": figures["loss"], "loss": figures.pop("likelihood")}
             figures["perplexity"] = math.exp(min(figures["loss"], 50))

@@ -17,6 +17,7 @@ from qkv.text.lines import check_file, suffix
 from qkv.text.pairs import read_pair_objects, read_pair_rows, read_plain, row_languages
 from qkv.text.spans import read_squad
 from qkv.text.texts import BORDERS, read_json_texts, read_plain_text
+from qkv.text.units import read_named_texts, read_treebank_texts
 
 # (path, source language, target language, what was skipped) -> pairs
 PairReader = Callable[[Path, str | None, str | None, Counter[str]], Iterator[Pair]]
@@ -37,7 +38,9 @@ Namer = Callable[[Path, str | None, str | None], tuple[str, str] | None]
 NAMERS: dict[str, Namer] = {".tsv": row_languages, ".csv": row_languages, ".tmx": tmx_languages}
 
 # (path, what parts documents, key of the text in JSON) -> texts; any other file is plain text.
-TEXTS: dict[str, Callable[[Path, str, str], Iterator[Text]]] = {".jsonl": read_json_texts}
+TEXTS: dict[str, Callable[[Path, str, str], Iterator[Text]]] = {
+    ".jsonl": read_json_texts, ".conllu": read_treebank_texts, ".conll": read_named_texts
+}  # fmt: skip
 
 # Any other file is read like the first.
 RECORDS = (".tsv", ".csv", ".jsonl")

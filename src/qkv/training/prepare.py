@@ -106,7 +106,9 @@ def check_asked(task: Task, corpus: Corpus, model: Model, settings: Settings) ->
     batches, _ = task.stream(corpus.train), task.validation(corpus.valid)
     batch, _ = next(batches.stream())
     try:
-        asked = objective(settings.objective).knowing(corpus.tokenizer).prepare(batch, generator(0, Place()))
+        question = objective(settings.objective).knowing(corpus.tokenizer, model.inputs())
+        task.check(corpus, question)
+        asked = question.prepare(batch, generator(0, Place()))
         fits = asked.inputs.keys() <= model.inputs()
     except (TypeError, ValueError, IndexError) as error:
         if isinstance(error, InputError):

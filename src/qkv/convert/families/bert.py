@@ -51,7 +51,7 @@ ANSWERS = {
     "ForMultipleChoice": HeadNames("choose", "choices", "choices", [POOLER, ("classifier.*", "output.*")]),
     "Model": HeadNames("", "pooled", "pooled", [POOLER]),
 }
-NEXT = HeadNames("", "next_sentence", "classes", [POOLER, ("cls.seq_relationship.*", "output.*")])
+NEXT = HeadNames("", "next_sentence", "classes", [POOLER, ("cls.seq_relationship.*", "output.*")], {"dropout": 0.0})
 
 BERT = Family(
     model_type="bert",
