@@ -1,6 +1,6 @@
 """What `qkv.load` gives for a model that answers: texts in, an answer for each out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ class Predictor:
 
     def predict(self, given: Any) -> Any:
         """The answer to a text, or what else is one question to the task (two texts, a dict); to a list, a list."""
-        is_one = isinstance(given, self.task.one)
+        is_one = isinstance(given, self.task.one) or not isinstance(given, Iterable)
         several = [given] if is_one else list(given)
         answers = self.answer(self.questions(several))
         return answers[0] if is_one else answers
