@@ -71,6 +71,10 @@ class OnBackbone(Task):
         options |= {"pool": pool} if pool != "last" else {}
         return to_call(name, options | ({"dense": True} if self.model.dense else {}))
 
+    def open(self, loaded: Loaded, *, engine: str = "lean") -> Any:
+        """`engine` is a name of engines.READERS, for what a Predictor reads."""
+        return self.opens(self, loaded, engine)
+
     def remarks(self) -> list[str]:
         return [f"{self.cut:,} texts had more tokens than the model reads at once: cut"] if self.cut else []
 

@@ -7,6 +7,7 @@ import torch
 
 from qkv.config import Tree
 from qkv.data import Buckets, Place, RowsInMemory, generator
+from qkv.engines import open_reader
 from qkv.folder import Loaded
 from qkv.objectives import objective
 
@@ -14,10 +15,11 @@ from qkv.objectives import objective
 class Predictor:
     """`qkv.load(folder).predict(given)`: one text in, one answer out; a list in, a list out. Answers are plain data."""
 
-    def __init__(self, task: Any, loaded: Loaded) -> None:
+    def __init__(self, task: Any, loaded: Loaded, engine: str = "lean") -> None:
         self.task, self.loaded, self.objective = task, loaded, objective(task.objective).knowing(loaded.tokenizer)
         self.model, self.tokenizer, self.about = loaded.model.eval(), loaded.tokenizer, loaded.about
         self.folder = loaded.folder
+        self.reader = open_reader(loaded, engine)
 
     def predict(self, given: Any) -> Any:
         """The answer to a text, or what else is one question to the task (two texts, a dict); to a list, a list."""
@@ -48,7 +50,7 @@ class Predictor:
         for batch in batches.in_order():
             asked = self.objective.prepare(batch, generator(0, Place())).to(device)
             numbers = batch.rows[:, 1].tolist()
-            answers = self.task.in_words(self.model(**asked.inputs), asked, [parts[i] for i in numbers], self)
+            answers = self.task.in_words(self.reader(**asked.inputs), asked, [parts[i] for i in numbers], self)
             found |= dict(zip(numbers, answers, strict=True))
         return [found[i] for i in range(len(parts))]
 
