@@ -1,6 +1,7 @@
 """The page for models of each task: it shows what the server answers, in the way of the task."""
 
 import json
+import re
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -46,9 +47,12 @@ def test_a_classifier_shows_the_probability_of_each_label(tasks_server: str, win
 def test_the_views_are_those_that_a_model_has(tasks_server: str, window: Open) -> None:
     page = window().open(f"{tasks_server}#model=lm")
     tabs = page.get_by_role("tab")
-    expect(tabs).to_have_text(["Architecture", "Training"])
+    expect(tabs).to_have_text(["Attention", "Positions", "Architecture", "Training"])
+    expect(page.locator("#panel")).to_have_text(re.compile("^Type a beginning"))
     page.get_by_role("tab", name="Training").click()
     expect(page.locator('#panel figure[data-name="curves"] canvas')).to_be_visible()
+    page.get_by_label("Model").select_option("critic")
+    expect(tabs).to_have_text(["Architecture", "Training"])
     page.get_by_label("Model").select_option("numbers")
     expect(tabs).to_have_count(6)
 

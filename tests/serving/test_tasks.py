@@ -14,6 +14,7 @@ import qkv
 from kit import FACTS, save_untrained_task
 from qkv.decoding.generator import Increment
 from qkv.errors import InputError
+from qkv.look import view
 from qkv.serving import Limits, Models, read_glossaries
 from qkv.text.tokenizer import Tokenizer
 
@@ -46,6 +47,38 @@ def test_each_model_is_told_by_its_task(mixed: TestClient) -> None:
     for name in ("lm", "critic"):
         assert mixed.get(f"/api/models/{name}/curves").json()["curves"]["train"]
         assert mixed.get(f"/api/models/{name}/architecture").status_code == 200
+
+
+# -- look --------------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_model_looks_at_is_the_librarys(
+    mixed: TestClient, bert_folder: Path, lm_folder: Path, model_folder: Path
+) -> None:
+    asked = {"q": "the old <mask>", "second": "two stars"}
+    for name, folder in (("bert", bert_folder), ("lm", lm_folder)):
+        found = mixed.post("/api/look", json={**asked, "model": name}).json()
+        own = view.view(qkv.load(folder), asked["q"], second=asked["second"])
+        assert (found["tokens"], found["model"]["name"]) == (own["tokens"], name)
+        assert found["attention"] == own["attention"]
+        assert mixed.get(f"/api/models/{name}/positions").json() == view.positions_view(qkv.load(folder))
+    (one,) = mixed.post("/api/look", json={**asked, "model": "bert", "attention": {"head": 1}}).json()["attention"]
+    assert (one["heads"], one["all_heads"]) == (1, 2)
+    translated = mixed.post("/api/look", json={"q": "dog sees cat."}).json()
+    assert translated["attention"] == view.view(qkv.load(model_folder), "dog sees cat.")["attention"]
+
+
+def test_a_model_with_nothing_to_look_at_says_so(mixed: TestClient) -> None:
+    looks = {one["name"]: one["looks"] for one in mixed.get("/api/models").json()["models"]}
+    assert looks == {"en-de": False, "lm": True, "critic": False, "bert": True}
+    for wish, sentence in (
+        ({"q": "film", "model": "critic"}, "a hierarchical model is neither a translator nor one that reads"),
+        ({"q": "king " * 40, "model": "bert"}, "the text has 40 tokens, but the model reads 32 at once"),
+        ({"q": " ", "model": "bert"}, "there is no text to look at; give a sentence"),
+    ):
+        answer = mixed.post("/api/look", json=wish)
+        assert answer.status_code == 400
+        assert answer.json()["error"].startswith(sentence)
 
 
 # -- predict -----------------------------------------------------------------------------------------------------------
