@@ -361,6 +361,16 @@ def test_a_folder_that_does_not_fit_is_refused_in_one_sentence(name: str, tmp_pa
     qkv.load(tmp_path)
 
 
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4), (7, 4)])
+def test_weights_of_odd_shapes_are_refused_in_one_sentence(shape: tuple[int, ...], tmp_path: Path) -> None:
+    theirs(tmp_path, "GPT2LMHeadModel", ("<|endoftext|>",))
+    for name in ("transformer.h.0.attn.c_attn.weight", "transformer.wte.weight"):
+        rewrite(tmp_path, lambda tensors, name=name: {**tensors, name: torch.zeros(shape)})  # type: ignore[misc]
+        with pytest.raises(InputError, match=r"shape|rows") as caught:
+            qkv.load(tmp_path)
+        assert "\n" not in str(caught.value)
+
+
 @refused(
     [
         ({"0": "bad", "1": "good"}, "has 3 labels, but id2label of config.json names 2"),

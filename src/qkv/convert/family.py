@@ -96,7 +96,10 @@ def read(family: Family, folder: Path, tree: Tree, theirs: Tensors) -> Converted
     if family.predicts and their_class(family, tree) in PREDICTING and not predicts:
         raise InputError(f"{named} lacks what predicts words, but {where} says {tree['architectures'][0]}; copy again")
     tokenizer, rows = adopt(folder, size=size_in(tree, where), extra=family.model.frame.specials)
-    weights = our_weights(family, theirs, part, rows, pad_in(tree), named)
+    try:
+        weights = our_weights(family, theirs, part, rows, pad_in(tree), named)
+    except (RuntimeError, TypeError):  # what is turned, parted or put in order is no matrix, or no vector
+        raise InputError(f"{named} has weights of shapes that no {family.model_type} has; copy it again") from None
     more: Tree = {"vocab_size": len(rows)} | ({"predicts": predicts} if family.predicts else {})
     if silent := [number for number, row in enumerate(rows) if row < 0]:
         if family.predicts:
@@ -122,7 +125,7 @@ def read(family: Family, folder: Path, tree: Tree, theirs: Tensors) -> Converted
 
 def plain(name: str, prefix: str) -> str:
     """Without what stands before the names of a backbone; norms in old files have other names for theirs."""
-    return re.sub(r"gamma$", "weight", re.sub(r"beta$", "bias", name)).removeprefix(prefix)
+    return re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name)).removeprefix(prefix)
 
 
 def size_in(tree: Tree, where: str) -> int:
