@@ -18,7 +18,7 @@ BEAM = 10  # ways to fill all holes of a text that are followed, or as many as a
 AT_ONCE = 256  # holes whose probabilities of all words are in memory
 
 
-class Word(NamedTuple):
+class Candidate(NamedTuple):
     """What may stand in a hole."""
 
     log_p: float
@@ -98,10 +98,10 @@ class Filler:
         return answers
 
     @torch.inference_mode()
-    def best(self, rows: list[list[int]], k: int, holes: int | None = None) -> list[list[list[Word]]]:
+    def best(self, rows: list[list[int]], k: int, holes: int | None = None) -> list[list[list[Candidate]]]:
         """The k best words for each hole of each row, or for its first `holes`; the rows are read in batches of like
         length, and no answer depends on its neighbours."""
-        found: list[list[list[Word]]] = [[] for _ in rows]
+        found: list[list[list[Candidate]]] = [[] for _ in rows]
         if not rows:
             return found
         device = next(self.backbone.parameters()).device
@@ -119,7 +119,7 @@ class Filler:
                 best = log_p.topk(min(k, len(self.words)))
                 tokens = self.words[best.indices.cpu()].tolist()
                 for words in zip(best.values.tolist(), tokens, strict=True):
-                    found[next(owners)].append([Word(*word) for word in zip(*words, strict=True)])
+                    found[next(owners)].append([Candidate(*word) for word in zip(*words, strict=True)])
         return found
 
     def answer(self, row: list[int], words: dict[int, int], log_p: float, *, jointly: bool) -> Tree:
