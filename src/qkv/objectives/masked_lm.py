@@ -57,7 +57,7 @@ class MaskedLM(Usual):
         drawn = torch.randint(len(self._special), ids.shape, generator=rng)
         ids = torch.where(chosen & (draw < self.mask), self._mask_id, ids)
         ids = torch.where(chosen & (draw >= self.mask + self.keep), drawn, ids)
-        return Asked({"ids": ids}, labels, int(chosen.sum()))
+        return Asked({"ids": ids}, labels, int(chosen.sum()), read=int((ids != PAD).sum()))
 
     def choose(self, ids: Tensor, rng: torch.Generator) -> Tensor:
         """max(1, round(rate n)) tokens of each row of n, special ones counted; these are not taken."""

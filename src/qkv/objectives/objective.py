@@ -1,7 +1,7 @@
 """What training asks of an objective, whatever the task."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
@@ -23,10 +23,11 @@ class Asked:
     labels: Any
     count: int  # the loss is divided by it
     parts: list["Asked"] = field(default_factory=list)  # of several objectives together, the question of each
+    read: int = 0  # tokens, where more are read than asked for: speed is counted in them
 
     def to(self, device: torch.device | str) -> "Asked":
         inputs = {name: moved(value, device) for name, value in self.inputs.items()}
-        return Asked(inputs, moved(self.labels, device), self.count, moved(self.parts, device))
+        return replace(self, inputs=inputs, labels=moved(self.labels, device), parts=moved(self.parts, device))
 
 
 def moved(value: Any, device: torch.device | str) -> Any:

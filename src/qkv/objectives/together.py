@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ class Together:
         for i in sorted(range(len(self.parts)), key=lambda i: self.parts[i][2].turn):
             asked[i] = self.parts[i][2].prepare(batch, rng, found)
             found |= asked[i].inputs
-        return Asked(found, asked[0].labels, asked[0].count, [asked[i] for i in range(len(self.parts))])
+        return replace(asked[0], inputs=found, parts=[asked[i] for i in range(len(self.parts))])
 
     def knowing(self, tokenizer: Tokenizer) -> "Together":
         return Together([(weight, name, objective.knowing(tokenizer)) for weight, name, objective in self.parts])
