@@ -16,6 +16,7 @@ Kind = Literal["memory", "encoder", "decoder"]
 KINDS: tuple[Kind, ...] = ("memory", "encoder", "decoder")
 EXAMPLE = "I am good"
 ENDINGS = (".html", ".png", ".svg", ".gif")
+WIDEST = 10_000  # characters of a table
 MOST_EXPLAINED = 64  # tokens of a text whose computation a page holds
 
 
@@ -178,7 +179,10 @@ def explain(
         print_json([step.to_tree() for step in steps])
     else:
         for step in steps:
-            out.print(page.as_table(step))
+            shown = page.as_table(step)
+            whole = out.measure(shown, options=out.options.update(width=WIDEST)).maximum
+            shown.width = whole if whole > out.width else None  # a terminal folds long rows; no number is cut
+            out.print(shown)
             out.print()
 
 
