@@ -54,8 +54,9 @@ def task_in(loaded: folder.Loaded, name: str | None = None) -> Task:
     architecture, _ = folder.origin(loaded.model)
     own = str(loaded.about.get("task", Translate.name))
     kind, model = known_task({"task": name or own}), MODELS[architecture]
-    if (kind.name in TASKS and kind.name != own) or not issubclass(model, kind.kinds):
-        what = "train one for it" if kind.name in TASKS else "give one with a backbone, such as a bert or a gpt2"
+    is_learned = kind.name in TASKS
+    if kind.name != own if is_learned else not issubclass(model, kind.kinds):
+        what = "train one for it" if is_learned else "give one with a backbone, such as a bert or a gpt2"
         raise InputError(f"a {architecture} of the task {own!r} cannot do the task {kind.name!r}; {what}")
     settings = kind.data_class.__dataclass_fields__
     known: Tree = {name: value for name, value in loaded.about.items() if name in settings}

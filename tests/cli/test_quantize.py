@@ -5,11 +5,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from kit import write_sides
+import qkv as package
+from kit import WORDS, save_untrained, tokenizer, write_sides
 from qkv.engines.quantize import FILE
 
 
@@ -47,7 +49,8 @@ def test_a_model_that_loses_more_than_the_bound_is_refused_and_nothing_is_writte
     assert not (copy / FILE).exists()
 
 
-def test_a_model_that_says_something_else_is_refused(qkv: Any, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def narrowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges from other numbers than those that come: everything is cut to nearly nothing."""
     from qkv.engines.products import Calibration
 
@@ -58,12 +61,16 @@ def test_a_model_that_says_something_else_is_refused(qkv: Any, copy: Path, monke
 
         def run(x: torch.Tensor) -> torch.Tensor:
             found: torch.Tensor = product(x)
-            self.low[name], self.high[name] = -1e-3, 1e-3
+            self.low[name], self.high[name] = torch.tensor(-1e-3), torch.tensor(1e-3)
             return found
 
         return run
 
     monkeypatch.setattr(Calibration, "__call__", narrowed)
+
+
+@pytest.mark.usefixtures("narrowed")
+def test_a_model_that_says_something_else_is_refused(qkv: Any, copy: Path) -> None:
     result = qkv("quantize", copy, "--bound", "100")
     assert result.code == 1
     assert "at least 80% are allowed" in result.err
@@ -126,3 +133,84 @@ def test_an_unknown_engine_is_told_the_nearest(qkv: Any, copy: Path) -> None:
     result = qkv("translate", "1 2", "--model", copy, "--engine", "int9")
     assert result.code == 1
     assert "unknown engine 'int9'; did you mean 'int8'?" in result.err
+
+
+# -- models that read, and language models -----------------------------------------------------------------------------
+
+SENTENCES = [" ".join(WORDS[(i * k + i) % 14] for i in range(3 + k % 5)) for k in range(1, 60)]
+TINY = {"d_model": 32, "n_heads": 4, "layers": 2, "dropout": 0.0, "max_length": 32}
+QUICK = {"threads": 1, "precision": "float32", "validate_every": 0}
+
+
+@pytest.fixture
+def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A model folder that a short run left: of a classifier on a bert, a language model, or a bert."""
+    file, task, architecture, steps = {
+        "classify": ("train.tsv", "classify", "bert", 60),
+        "language_model": ("train.txt", "language_model", "gpt2", 40),
+        "fill": ("train.txt", "fill", "bert", 2),
+    }[request.param]
+    (tmp_path / "train.tsv").write_text("".join(f"{'cat' in line}\t{line}\n" for line in SENTENCES))
+    (tmp_path / "train.txt").write_text("\n".join(SENTENCES * 5))
+    package.train(
+        tmp_path / file, task=task, architecture=architecture, out=tmp_path / "reader", quiet=True, model=TINY,
+        data={"vocab_size": 300, "batch_tokens": 256}, training={**QUICK, "steps": steps, "learning_rate": 0.01},
+    )  # fmt: skip
+    return tmp_path / "reader"
+
+
+@pytest.mark.parametrize("reader", ["classify", "fill"], indirect=True)
+@pytest.mark.parametrize("valid", [(), ("--valid", "lines.txt")], ids=["run", "file"])
+def test_a_model_that_reads_is_quantised_and_says_the_same(
+    qkv: Any, reader: Path, valid: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "lines.txt").write_text("\n".join(SENTENCES))
+    found = json.loads(qkv("quantize", reader, *valid, "--json").out)
+    assert 0.99 < found["lowest_cosine"] <= found["cosine"] <= 1.00001
+    exact, rounded = (package.load(reader, task="embed", engine=name).embed(SENTENCES) for name in ("plain", "int8"))
+    assert (exact != rounded).any()
+    cosines = (exact * rounded).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(rounded, axis=1)
+    if valid:
+        assert cosines.mean() == pytest.approx(found["cosine"], abs=1e-4)
+    by_command = qkv("embed", "lines.txt", "--model", reader, "--engine", "int8", "--json").lines if valid else []
+    for line, vector in zip(by_command, rounded, strict=False):
+        assert json.loads(line)["vector"] == pytest.approx(vector.tolist(), abs=1e-5)
+    if "same_labels" in found:
+        lean, bytes_ = (
+            [line.split("\t")[0] for line in qkv("predict", "--model", reader, *how, stdin="\n".join(SENTENCES)).lines]
+            for how in ((), ("--engine", "int8"))
+        )
+        same = sum(a == b for a, b in zip(lean, bytes_, strict=True)) / len(lean)
+        assert same >= 0.99
+        assert not valid or same == found["same_labels"]
+
+
+@pytest.mark.parametrize("reader", ["language_model"], indirect=True)
+def test_a_language_model_is_quantised_and_writes(qkv: Any, reader: Path) -> None:
+    result = qkv("quantize", reader)
+    assert result.code == 0, result.err
+    assert "of the next tokens are the same" in result.out
+    texts = [qkv("generate", "red green", "--model", reader, "--engine", name).out for name in ("lean", "int8", "auto")]
+    assert all(text.startswith("red green") for text in texts)
+    exact, rounded = (package.load(reader, engine=name) for name in ("lean", "int8"))
+    assert rounded.engine.name == "int8"
+    ours, theirs = ([text.text for text in one.generate(SENTENCES[:20], tokens=3)] for one in (exact, rounded))
+    assert sum(a == b for a, b in zip(ours, theirs, strict=True)) > 10
+
+
+@pytest.mark.usefixtures("narrowed")
+@pytest.mark.parametrize("reader", ["classify"], indirect=True)
+def test_a_reader_that_says_something_else_is_refused(qkv: Any, reader: Path, tmp_path: Path) -> None:
+    result = qkv("quantize", reader)
+    assert result.code == 1
+    assert "(at least 0.99 and 0.99 is asked for), so nothing was written" in result.err
+    assert not (reader / FILE).exists()
+    shutil.rmtree(reader / "training")
+    assert "has no validation set of a training run; give --valid sentences.txt" in qkv("quantize", reader).err
+    (tmp_path / "none.txt").write_text("\n\n")
+    assert "no text was found to compare with" in qkv("quantize", reader, "--valid", "none.txt").err
+
+
+def test_what_has_no_lean_form_is_refused(qkv: Any, tmp_path: Path) -> None:
+    save_untrained(tmp_path / "bert", "bert", tokenizer(), {"task": "fill"}, position="rotary")
+    assert "only a backbone with scaled dot products" in qkv("quantize", tmp_path / "bert").err

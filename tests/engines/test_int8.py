@@ -12,7 +12,7 @@ from qkv.decoding import Plain, Search
 from qkv.engines import open_engine
 from qkv.engines.lean import Lean
 from qkv.engines.products import Calibration, Int8, has_kernel, input_levels, quantised
-from qkv.engines.quantize import FILE, int8_engine, load, open_int8, quantize, save, tokens_agree
+from qkv.engines.quantize import FILE, int8_engine, load, open_int8, quantize, save, stored, tokens_agree
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig
 from qkv.opening import load_translator
@@ -65,7 +65,9 @@ def test_ranges_are_those_seen() -> None:
     product = watched("p", torch.eye(2), None, "")
     for row in ([1.0, -3.0], [5.0, 0.0], [2.0, -1.0]):
         assert torch.equal(product(torch.tensor([row])), torch.tensor([row]))
-    assert (watched.low["p"], watched.high["p"]) == (-3.0, 5.0)
+    assert (watched.low["p"].tolist(), watched.high["p"].tolist()) == ([1.0, -3.0], [5.0, 0.0])
+    ends = stored(watched)["p"].range
+    assert ends.tolist() == [-3.0, 5.0]
 
 
 def test_an_engine_of_a_trained_model_translates_alike(model: Transformer, sources: list[list[int]]) -> None:
@@ -124,7 +126,7 @@ def test_a_file_that_does_not_fit_is_refused(saved: Path, spoil: object, message
 def test_another_device_has_no_form_for_cpus(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loaded = folder.load(saved)
     assert type(open_int8(saved, loaded, "cuda")) is Plain
-    assert capsys.readouterr().err == "there are no 8-bit kernels for cuda here: translating in float32\n"
+    assert capsys.readouterr().err == "there are no 8-bit kernels for cuda here: writing in float32\n"
     with pytest.raises(InputError, match=r"has no shortlist; use lean\+shortlist or .* on a CPU"):
         open_engine("int8+shortlist", saved, loaded, "cuda")
 
@@ -137,7 +139,7 @@ def other_weights(path: Path) -> None:
 
 def test_what_is_not_standard_is_refused() -> None:
     model = Transformer(TransformerConfig(vocab_size=300, d_model=16, d_ff=16, n_heads=2, position="rotary"))
-    with pytest.raises(InputError, match="only a Transformer with scaled dot products and sinusoidal"):
+    with pytest.raises(InputError, match="only a Transformer or a GPT-2 with scaled dot products and sinusoidal"):
         quantize(model, [[5, 6]])
 
 

@@ -38,6 +38,11 @@ WholeLines = Annotated[Flag, Parameter(help=ONE_SENTENCE)]
 ENGINES = """What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
 ctranslate2-int8, or auto: the fastest here."""
 Engine = Annotated[str, Parameter(help=ENGINES)]
+READERS = "What reads: lean, bfloat16, int8 (after qkv quantize), plain, or auto: int8 where there is one."
+Writer = Annotated[
+    str, Parameter(help="What writes: lean, int8 (after qkv quantize), plain, or auto: the fastest here.")
+]
+Reader = Annotated[str, Parameter(help=READERS)]
 
 
 def print_json(data: Any) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from qkv.cli.app import Device, Flag, Model, Output, print_json
+from qkv.cli.app import Device, Flag, Model, Output, Reader, print_json
 from qkv.cli.lines import input_chunks, new_file
 from qkv.errors import InputError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def embed(
     *text: str, model: Model = Path("model"), output: Output = None, similar: str | None = None, k: int = 10,
     pool: Literal["mean", "first", "last"] | None = None, json: Flag = False, device: Device = "cpu",
+    engine: Reader = "lean",
 ) -> None:  # fmt: skip
     """A vector for each text, by a sentence encoder or by any model that reads; or the texts nearest to another.
 
@@ -36,13 +37,15 @@ def embed(
         if none.
       json: A JSON object for each text that is printed.
     """
+    from qkv.memory import keep_freed_memory
     from qkv.opening import load
 
     if output is not None and output.suffix != ".npy":
         raise InputError(f"{output} cannot be written: vectors are kept as .npy; give --output a name that ends so")
     if similar is not None and k < 1:
         raise InputError(f"--k {k} asks for no text; give a number from 1")
-    embedder: Embedder = load(model, device, task="embed", pool=pool)
+    keep_freed_memory()
+    embedder: Embedder = load(model, device, task="embed", pool=pool, engine=engine)
     found = embedded(embedder, input_chunks(text, "embedded", "a text"))
     if output is not None:
         found = kept(found, output, embedder.width)

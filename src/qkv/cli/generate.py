@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qkv.cli.app import Device, Flag, Model, opened, out, print_json, print_table
+from qkv.cli.app import Device, Flag, Model, Writer, opened, out, print_json, print_table
 from qkv.cli.lines import input_chunks, is_path
 
 BAR = 24  # characters of the bar of a certain word
@@ -19,7 +19,7 @@ def generate(
     *text: str, model: Model = Path("model"), tokens: int = 60,
     temperature: float | None = None, top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
     beam: int | None = None, n_best: int | None = None, endless: Flag = False, json: Flag = False,
-    device: Device = "cpu",
+    device: Device = "cpu", engine: Writer = "lean",
 ) -> None:  # fmt: skip
     """Go on from a text with a language model, which writes as you watch.
 
@@ -47,7 +47,7 @@ def generate(
     draws = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     asked: dict[str, Any] = {"tokens": tokens, "stop": not endless, "beam": beam, "n_best": n_best, **draws}
     how = {name: value for name, value in asked.items() if value is not None}
-    generator, done = opened(model, device, "generate", own_process=True), 0
+    generator, done = opened(model, device, "generate", engine=engine, own_process=True), 0
     is_watched = not json and (beam or 1) == (n_best or 1) == 1
     for some in input_chunks(text, "taken", "a text"):
         print(end="\n" * (done > 0 and not json))

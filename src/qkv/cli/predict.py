@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from qkv.cli.app import Device, Flag, Model, opened, out, print_json
+from qkv.cli.app import Device, Flag, Model, Reader, opened, out, print_json
 from qkv.cli.lines import chunks, input_chunks, is_path
 from qkv.errors import InputError
 
@@ -15,8 +15,9 @@ COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 
 def predict(
-    *text: str, model: Model = Path("model"), context: Path | None = None, json: Flag = False, device: Device = "cpu"
-) -> None:
+    *text: str, model: Model = Path("model"), context: Path | None = None, json: Flag = False, device: Device = "cpu",
+    engine: Reader | None = None,
+) -> None:  # fmt: skip
     """What a model that was trained with --task says to a text: its answer, then the probability of each possible one.
 
     Tags are printed as CoNLL, a word and its tag on each line, an empty line after each text; in a terminal, in colour.
@@ -39,7 +40,7 @@ def predict(
       context: A file with the text that all questions are about.
       json: A JSON object for each text, with all that is known of the answer.
     """
-    predictor = opened(model, device, "predict")
+    predictor = opened(model, device, "predict", **({} if engine is None else {"engine": engine}))
     if is_squad(predictor, text):
         questions = list(predictor.task.read([Path(text[0])]))
         answers = predictor.answer(questions)

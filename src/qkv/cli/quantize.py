@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
 
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from qkv.decoding import Engine, Translator
     from qkv.engines.lean import Lean
     from qkv.engines.shortlist import Shortlist
+    from qkv.folder import Loaded
+    from qkv.models import Transformer
 
 MOST = 1000  # pairs to check with
 CALIBRATED = 256  # sentences that give the ranges
-AGREE = 0.8  # the share of tokens that must stay as they are
+AGREE = 0.8  # the share of tokens that must stay as they are,
+ALIKE, SAME = 0.99, 0.99  # the cosine of vectors with those of the model, and the share of labels
 Pairs = list[tuple[str, str]]
 Figures = dict[str, float]
 Corpora = Annotated[Sequence[Path], Parameter(consume_multiple=True)]
@@ -30,20 +33,27 @@ Corpora = Annotated[Sequence[Path], Parameter(consume_multiple=True)]
 def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float = 0.5, json: Json = False) -> None:
     """Make a model's 8-bit form, compare it with the model on validation text, and keep it in the model folder.
 
-    It is refused if BLEU falls by more than --bound, or if fewer than 80 % of the tokens stay as they are.
+    A translator's is refused if BLEU falls by more than --bound, or if fewer than 80 % of the tokens stay as they are;
+    that of a language model by the latter; that of any other model that reads if the cosine of its vectors with those
+    of the model is below 0.99, or a classifier's if it gives another label to more than one text in a hundred.
 
     For example:
       qkv quantize model
       qkv quantize model --valid val.en val.de
+      qkv quantize bert --valid sentences.txt
 
     Args:
-      valid: A source and a target file, or files of pairs; the validation set of the training run if none.
+      valid: A source and a target file, or files of pairs; for another model than a translator, texts, one on each
+        line. The validation set of the training run if none.
       beam: Hypotheses kept in beam search when the two are compared; 1 is greedy.
       bound: The BLEU that 8 bits may cost.
     """
     from qkv.engines.quantize import FILE, int8_engine, quantize, save, tokens_agree
-    from qkv.opening import load_translator
+    from qkv.opening import load_translator, task_in_folder
+    from qkv.tasks.translation import Translate
 
+    if model.is_dir() and task_in_folder(model) is not Translate:
+        return quantize_reader_(model, valid, json=json)
     translator = load_translator(model, own_process=True)
     pairs, longest = pairs_to_compare(translator, model, valid), translator.longest
     every = translator.tokenizer.encode_batch([source for source, _ in pairs])
@@ -69,6 +79,70 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
         return print_json(figures)
     print_figures(figures, engines)
     print(f"{figures['agreement']:.1%} of the tokens are the same; wrote {model / FILE}, use it with --engine int8")
+
+
+def quantize_reader_(model: Path, valid: Sequence[Path], *, json: bool) -> None:
+    """Of a model that reads texts, or goes on from them."""
+    from qkv import folder
+    from qkv.engines.likeness import likeness, next_tokens
+    from qkv.engines.quantize import FILE, by_bytes, quantize, quantize_reader, save
+    from qkv.engines.reader import lean_reader
+    from qkv.models import GPT2
+
+    loaded = folder.load(model)
+    lean_reader(loaded.model)  # or it is refused
+    rows = rows_to_compare(loaded, model, valid)
+    figures: Figures = {"texts": len(rows)}
+    if isinstance(loaded.model, GPT2):
+        kept = quantize(loaded.model, rows[:CALIBRATED])
+        figures |= next_tokens(loaded.model, by_bytes(kept), rows)
+        told, least = f"{figures['same_tokens']:.1%} of the next tokens are the same", {"same_tokens": AGREE}
+    else:
+        kept = quantize_reader(loaded.model, rows[:CALIBRATED])
+        figures |= likeness(loaded.model, lean_reader(loaded.model, by_bytes(kept)), rows)
+        told = (
+            f"the cosine with the model's vectors is {figures['cosine']:.4f}, {figures['lowest_cosine']:.4f} at least"
+        )
+        least = {"cosine": ALIKE}
+        if "same_labels" in figures:
+            told, least = (
+                f"{told}; {figures['same_labels']:.1%} of the labels are the same",
+                {**least, "same_labels": SAME},
+            )
+    if any(figures[name] < bound for name, bound in least.items()):
+        bounds = " and ".join(f"{bound:g}" for bound in least.values())
+        raise InputError(
+            f"with 8 bits {told} (at least {bounds} is asked for), so nothing was written; use another engine"
+        )
+    save(model, kept)
+    if json:
+        return print_json(figures)
+    print(f"{told}, of {len(rows)} texts; wrote {model / FILE}, use it with --engine int8")
+
+
+def rows_to_compare(loaded: "Loaded", model: Path, files: Sequence[Path]) -> list[list[int]]:
+    """The ids of some texts: the lines of files, or the validation set of the run if there are none."""
+    from qkv.data import each_row
+    from qkv.folder import RunFolder
+    from qkv.models import GPT2, Headed
+    from qkv.tasks import Corpus
+    from qkv.text.lines import read_lines
+
+    read: Any = loaded.model.backbone if isinstance(loaded.model, Headed) else loaded.model
+    place = RunFolder(model).corpus
+    most = int(read.config.max_length) // (2 if isinstance(read, GPT2) else 1)  # one that writes goes on from them
+    if files:
+        lines = islice((line for file in files for line in read_lines(file) if line.strip()), MOST)
+        rows = loaded.tokenizer.encode_batch(list(lines))
+        if not isinstance(loaded.model, GPT2):
+            rows = [read.frame.join(loaded.tokenizer, [row], most)[0] for row in rows]
+    else:
+        rows = [row[0] for row in islice(each_row(Corpus.open(place).valid), MOST)] if place.exists() else []
+    found = [row[i : i + most] for row in rows for i in range(0, len(row), most)][:MOST]  # running text is one row
+    if not found:
+        what = "no text was found to compare with" if files else f"{model} has no validation set of a training run"
+        raise InputError(f"{what}; give --valid sentences.txt")
+    return found
 
 
 def shortlist_(
@@ -107,7 +181,7 @@ def shortlist_(
     from qkv.opening import load_translator
 
     translator = load_translator(model, own_process=True)
-    plain, tokenizer = standard(translator.model), translator.tokenizer
+    plain, tokenizer = cast("Transformer", standard(translator.model)), translator.tokenizer
     pairs = pairs_to_compare(translator, model, valid)
     with training_data(translator, model, train) as corpus:
         made = make_shortlist(corpus, len(tokenizer), frequent=frequent, each=each)

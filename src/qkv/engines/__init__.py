@@ -13,15 +13,18 @@ from qkv.decoding import Engine, Generator, Plain, Translator
 from qkv.engines.ctranslate2 import CTranslate2
 from qkv.engines.fastest import fastest
 from qkv.engines.lean import Lean, is_standard
+from qkv.engines.products import has_kernel
 from qkv.engines.quantize import FILE as QUANTISED
-from qkv.engines.quantize import open_int8
+from qkv.engines.quantize import by_bytes, open_int8
+from qkv.engines.quantize import load as load_int8
+from qkv.engines.reader import can_read, lean_reader
 from qkv.engines.shortlist import WITH, Shortlisted
 from qkv.engines.shortlist import load as load_shortlist
 from qkv.engines.workers import SideBySide
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded
 from qkv.memory import keep_freed_memory
-from qkv.models import Transformer
+from qkv.models import Model, Transformer
 
 W = TypeVar("W", Translator, Generator)
 RENAMED = {"native": "lean"}  # names that are read for one more version
@@ -64,14 +67,41 @@ def open_lean(path: Path, loaded: Loaded, device: str) -> Plain:
 def auto(path: Path, loaded: Loaded, device: str) -> Engine:
     """The fastest of the engines that folder and machine have; 8 bits only where `qkv quantize` has made them."""
     names = ["lean"]
-    if device == "cpu" and isinstance(loaded.model, Transformer) and is_standard(loaded.model):
-        has_bytes, has_library = (path / QUANTISED).exists(), bool(find_spec("ctranslate2"))
+    if device == "cpu" and is_standard(loaded.model):
+        has_bytes = (path / QUANTISED).exists()
+        has_library = isinstance(loaded.model, Transformer) and bool(find_spec("ctranslate2"))
         names += ["int8"] * has_bytes + ["ctranslate2"] * has_library
         names += ["ctranslate2-int8"] * (has_bytes and has_library)
     if names == ["lean"]:
         return open_lean(path, loaded, device)
     return fastest(path, loaded, {name: partial(ENGINES[name], path, loaded, device) for name in names})
 
+
+def open_reader(loaded: Loaded, engine: str = "lean") -> Model:
+    """The model of a folder in the form in which it reads texts; `engine` is a name in READERS.
+
+    Where it has no lean form, or is not on a CPU, the engines lean and auto give the model as it is.
+    """
+    if engine not in READERS:
+        raise InputError(f"unknown engine {engine!r} for a model that reads; {nearest(engine, READERS)}")
+    folder, is_on_cpu = loaded.folder or Path(), next(loaded.model.parameters()).device.type == "cpu"
+    if engine == "auto":
+        engine = "int8" if (folder / QUANTISED).exists() else "lean"
+    if engine == "plain" or not is_on_cpu or (engine == "lean" and not can_read(loaded.model)):
+        return loaded.model
+    if engine == "int8" and not has_kernel():
+        print("there are no 8-bit kernels here: reading in float32", file=sys.stderr)
+        return lean_reader(loaded.model)
+    return READERS[engine](folder, loaded.model)
+
+
+READERS: dict[str, Callable[[Path, Model], Model]] = {
+    "lean": lambda path, model: lean_reader(model),
+    "bfloat16": lambda path, model: lean_reader(model, precision=torch.bfloat16),
+    "int8": lambda path, model: lean_reader(model, by_bytes(load_int8(path))),
+    "plain": lambda path, model: model,
+    "auto": lambda path, model: model,  # int8 where `qkv quantize` has made it, or else lean
+}
 
 # (the model folder, what it holds, the device)
 ENGINES: dict[str, Callable[[Path, Loaded, str], Engine]] = {

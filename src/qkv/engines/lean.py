@@ -2,126 +2,33 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.attention import MultiHead, Soft, padding
+from qkv.attention import padding
 from qkv.decoding.engine import Search, Spread, Work
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.sampling import RowNumber
-from qkv.engines.beams import Beams, Prompted, look
-from qkv.engines.products import HAS_ONEDNN, Dense, Make, Packed, Product, joined, normalised, scaled
+from qkv.engines.beams import Beams, Prompted
+from qkv.engines.blocks import MOSTLY, LeanDecoder, LeanEncoder, LeanStack, has_standard_parts, packed, padded
+from qkv.engines.products import FASTEST, Dense, Make, Product, joined, normalised
 from qkv.engines.workers import SideBySide
 from qkv.layers import Block, Stack
 from qkv.models import GPT2, GPT2Config, Model, Transformer, Writes
-from qkv.positions import Places, Position
+from qkv.positions import Places
 from qkv.text.tokenizer import BOS, PAD
 
 EAGER = 64  # steps that are over before compiling (0.1 to 0.2 s) is
 LITTLE = 2 * 10**7  # multiply-adds of a step up to which one thread is at least as fast as two,
 LITTLE_PACKED = 2 * 10**6  # ... and by weights that are laid out beforehand, as a GPT-2's
-MOSTLY = 0.95  # the share of real tokens above which packing costs more than it saves
 
 
 def is_standard(model: Model) -> TypeGuard[Transformer | GPT2]:
-    """Whether a model has a lean form: scaled dot products, and positions that touch embeddings alone."""
-    if not isinstance(model, Transformer | GPT2):
-        return False
-    stacks = [module for module in model.modules() if isinstance(module, Stack)]
-    positions = [type(position) for stack in stacks for position in stack.positions]
-    hooks = ("rotate", "score", "value")
-    attentions = [module.attend for module in model.modules() if isinstance(module, MultiHead)]
-    return all(getattr(kind, hook) is getattr(Position, hook) for kind in positions for hook in hooks) and all(
-        type(attend) is Soft and attend.can_fuse for attend in attentions
-    )
-
-
-class LeanBlock(nn.Module):
-    """What `layers.Block` computes; q, k and v come from one product, and 1 / sqrt(d_k) is inside the weights of q."""
-
-    has_memory: Final[bool]
-
-    def __init__(self, block: Block, name: str, make: Make, activation: str) -> None:
-        super().__init__()
-        own, self.heads, self.has_memory = block.attention, block.attention.n_heads, block.has_memory
-        self.is_pre = block.attention_residual.place == "pre"
-        self.qkv = joined(f"{name}.qkv", make, scaled(own.query, self.heads), own.key, own.value)
-        self.output = joined(f"{name}.output", make, own.output)
-        self.norm = normalised(block.attention_residual.norm)
-        self.expand = joined(f"{name}.expand", make, block.feed_forward.expand, activation=activation)
-        self.contract = joined(f"{name}.contract", make, block.feed_forward.contract)
-        self.feed_forward_norm = normalised(block.feed_forward_residual.norm)
-        if block.has_memory:
-            memory = block.memory_attention
-            self.memory_query = joined(f"{name}.memory_query", make, scaled(memory.query, self.heads))
-            self.memory_output = joined(f"{name}.memory_output", make, memory.output)
-            self.memory_norm = normalised(block.memory_residual.norm)
-
-    def read(
-        self, x: Tensor, shape: list[int], real: Tensor | None, mask: Tensor | None, cache: Tensor | None
-    ) -> Tensor:
-        """All real tokens (N, D) of some texts, see `Sentences`; with a cache (2, B, H, S, K), of prompts.
-
-        Keys and values of prompts go into the cache, and none of their tokens sees what comes after it.
-        """
-        qkv = padded(self.qkv(self.norm(x) if self.is_pre else x), shape, real)  # (B, S, 3 * H * K)
-        q, k, v = qkv.view(shape[0], shape[1], 3 * self.heads, -1).transpose(1, 2).chunk(3, dim=1)  # (B, H, S, K)
-        if cache is not None:
-            cache.copy_(torch.stack((k, v)))
-        is_causal = cache is not None and mask is None
-        context = F.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal, scale=1.0)
-        x = x + self.output(packed(context.transpose(1, 2).flatten(2), real))
-        return self.fed_forward(x if self.is_pre else self.norm(x))
-
-    def forward(
-        self, x: Tensor, cache: Tensor, used: int, width: int, mask: Tensor | None,
-        memory: Tensor, memory_mask: Tensor | None, is_few: bool,
-    ) -> Tensor:  # fmt: skip
-        """The last token of each hypothesis (n * W, D), see `Beams`; its k and v go into the cache."""
-        qkv = self.qkv(self.norm(x) if self.is_pre else x).view(-1, width, 3, self.heads, cache.size(4))
-        cache.narrow(3, used, width).copy_(qkv.narrow(2, 1, 2).permute(2, 0, 3, 1, 4))
-        past = cache.narrow(3, 0, used + width)
-        x = x + self.output(look(qkv.select(2, 0), past[0], past[1], mask, is_few))
-        x = x if self.is_pre else self.norm(x)
-        if self.has_memory:
-            q = self.memory_query(self.memory_norm(x) if self.is_pre else x).view(-1, width, self.heads, cache.size(4))
-            x = x + self.memory_output(look(q, memory[0], memory[1], memory_mask, is_few))
-            x = x if self.is_pre else self.memory_norm(x)
-        return self.fed_forward(x)
-
-    def fed_forward(self, x: Tensor) -> Tensor:
-        if self.is_pre:
-            return x + self.contract(self.expand(self.feed_forward_norm(x)))
-        return self.feed_forward_norm(x + self.contract(self.expand(x)))
-
-
-class LeanStack(nn.Module):
-    """All blocks, after another: one call into compiled code."""
-
-    def __init__(self, name: str, stack: Stack, make: Make, activation: str) -> None:
-        super().__init__()
-        blocks = [cast(Block, block) for block in stack.blocks]
-        self.blocks = nn.ModuleList(LeanBlock(block, f"{name}.{i}", make, activation) for i, block in enumerate(blocks))
-
-
-class LeanEncoder(LeanStack):
-    def forward(self, x: Tensor, shape: list[int], real: Tensor | None, mask: Tensor | None) -> Tensor:
-        for block in self.blocks:
-            x = block.read(x, shape, real, mask, None)  # type: ignore[operator]
-        return x
-
-
-class LeanDecoder(LeanStack):
-    def forward(
-        self, x: Tensor, cache: Tensor, used: int, width: int, mask: Tensor | None,
-        memory: Tensor, memory_mask: Tensor | None, is_few: bool,
-    ) -> Tensor:  # fmt: skip
-        for layer, block in enumerate(self.blocks):
-            x = block(x, cache[layer], used, width, mask, memory[layer], memory_mask, is_few)
-        return x
+    """Whether a model that writes has a lean form."""
+    return isinstance(model, Transformer | GPT2) and has_standard_parts(model)
 
 
 class Sentences:
@@ -132,19 +39,6 @@ class Sentences:
         share = float(real.float().mean())
         self.shape, self.mask = list(src.shape), None if share == 1 else padding(src, PAD)
         self.real = real.flatten().nonzero()[:, 0] if share < MOSTLY else None  # (N,)
-
-
-def packed(x: Tensor, real: Tensor | None) -> Tensor:
-    """(B, S, D) -> (N, D)"""
-    rows = x.flatten(0, 1)
-    return rows if real is None else rows[real]
-
-
-def padded(x: Tensor, shape: list[int], real: Tensor | None) -> Tensor:
-    """(N, D) -> (B, S, D), with zeros at padding."""
-    if real is not None:
-        x = x.new_zeros(shape[0] * shape[1], x.size(1)).index_copy_(0, real, x)
-    return x.view(shape[0], shape[1], -1)
 
 
 class LeanWriter:
@@ -233,8 +127,8 @@ class LeanEmbedding:
 class LeanGPT2(LeanWriter):
     """A standard GPT-2's `start` and `step`."""
 
-    def __init__(self, model: GPT2, eager: float = EAGER) -> None:
-        c, make = model.config, Packed if HAS_ONEDNN else Dense
+    def __init__(self, model: GPT2, make: Make = FASTEST, eager: float = EAGER) -> None:
+        c = model.config
         self.config, self.decoder, self.eager = c, LeanDecoder("decoder", model.decoder, make, c.activation), eager
         self.blocks = list(self.decoder.blocks)
         self.table, self.norm = model.tokens.weight.detach(), normalised(model.decoder.norm)
@@ -251,7 +145,7 @@ class LeanGPT2(LeanWriter):
             x = F.embedding(before, self.table) + F.embedding((real.cumsum(dim=1) - 1).clamp(min=0), self.placed)
             x, mask = x.flatten(0, 1), None if real.all() else self.visible(real)
             for layer, block in enumerate(self.blocks):
-                x = block.read(x, shape, None, mask, cache[layer])  # type: ignore[operator]
+                x = block.read(x, shape, None, mask, mask is None, cache[layer])  # type: ignore[operator]
         return given[:, -1], Prompted(cache, real)
 
     def visible(self, real: Tensor) -> Tensor:
@@ -264,13 +158,20 @@ class LeanGPT2(LeanWriter):
         return seen.arranged(F.embedding(tokens, self.table) + F.embedding(seen.places(), self.placed))
 
 
+def lean_writer(model: Transformer | GPT2, make: Make | None = None, eager: float = EAGER) -> Writes:
+    """`make` says by which kernel its products are computed, unless it is the one that serves such a model best."""
+    if isinstance(model, GPT2):
+        return LeanGPT2(model, make or FASTEST, eager)
+    return LeanTransformer(model, make or Dense, eager)
+
+
 class Lean(SideBySide):
     """The searches on the lean form of a standard Transformer or GPT-2: the same texts, sooner."""
 
     name = "lean"
 
     def __init__(self, model: Transformer | GPT2, decoder: Writes | None = None) -> None:
-        super().__init__(model, decoder or (LeanGPT2(model) if isinstance(model, GPT2) else LeanTransformer(model)))
+        super().__init__(model, decoder or lean_writer(model))
         c = model.config
         layers, attentions = (c.layers, 4) if isinstance(c, GPT2Config) else (c.decoder_layers, 6)
         block = attentions * c.d_model**2 + 2 * c.d_model * c.inner_width

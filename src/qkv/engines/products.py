@@ -16,6 +16,7 @@ from qkv.layers import ACTIVATIONS
 ROWS = 32  # that the layout of packed weights is chosen for; it serves any number
 PACKING = Lock()  # one thread at a time
 LEVELS = 127  # of a weight on each side of 0
+SMOOTH = 0.75  # how much of the channels' differences goes into the weights: the paper's value for wide ones
 
 Product = Callable[[Tensor], Tensor]  # x (N, D) -> (N, F)
 Make = Callable[[str, Tensor, Tensor | None, str], Product]  # of a name, a weight, a bias, an activation ("" for none)
@@ -59,6 +60,7 @@ class Packed(Dense):
 
 
 HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+FASTEST: Make = Packed if HAS_ONEDNN else Dense  # that gives what Dense does
 
 
 def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -81,14 +83,16 @@ class Int8(nn.Module):
     """x W^T + b with x and W in 8 bits and sums in 32; the result is float32.
 
     x is cut to [low, high], the range that calibration has seen, and not to its own: a row's result does not depend on
-    the rows beside it.
+    the rows beside it. `smooth` (D,) divides x before, as it has multiplied W.
     """
 
     def __init__(
-        self, values: Tensor, scale: Tensor, bias: Tensor | None, low: float, high: float, activation: str = ""
-    ) -> None:
+        self, values: Tensor, scale: Tensor, bias: Tensor | None, low: float, high: float, activation: str = "",
+        smooth: Tensor | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.parts, self.range = (values, scale, bias), (low, high)
+        self.smooth, self.inverse = smooth, None if smooth is None else 1 / smooth
         low, high, levels = min(low, 0.0), max(high, 0.0), input_levels() - 1
         self.scale = max((high - low) / levels, 1e-8)
         self.zero = min(max(round(-low / self.scale), 0), levels)
@@ -105,6 +109,8 @@ class Int8(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         ops = torch.ops.quantized
+        if self.inverse is not None:
+            x = x * self.inverse
         if self.is_relu:
             y: Tensor = ops.linear_with_input_q_dq_qweight_dq_relu_output_fp32(x, self.scale, self.zero, self.packed)
         else:
@@ -116,28 +122,34 @@ class Int8(nn.Module):
     def rows(self, ids: Tensor) -> "Int8":
         """What is packed cannot be cut, so that the rows are packed anew."""
         values, scale, bias = self.parts
-        return Int8(values[ids], scale[ids], None if bias is None else bias[ids], *self.range)
+        return Int8(values[ids], scale[ids], None if bias is None else bias[ids], *self.range, smooth=self.smooth)
 
 
 @dataclass
 class Calibration:
-    """Makes products that compute in float32, and keeps their weights and the range of what they are given."""
+    """Makes products that compute in float32, and keeps their weights and the ranges (D,) of what they are given."""
 
     weights: dict[str, Tensor] = field(default_factory=dict)
-    low: dict[str, float] = field(default_factory=dict)
-    high: dict[str, float] = field(default_factory=dict)
+    low: dict[str, Tensor] = field(default_factory=dict)
+    high: dict[str, Tensor] = field(default_factory=dict)
 
     def __call__(self, name: str, weight: Tensor, bias: Tensor | None, activation: str) -> Product:
         dense: Product = Dense(name, weight, bias, activation)
         self.weights[name] = weight
 
         def product(x: Tensor) -> Tensor:
-            low, high = (float(end) for end in x.aminmax())
-            self.low[name] = min(low, self.low.get(name, low))
-            self.high[name] = max(high, self.high.get(name, high))
+            low, high = x.aminmax(dim=0)
+            self.low[name] = torch.minimum(low, self.low.get(name, low))
+            self.high[name] = torch.maximum(high, self.high.get(name, high))
             return dense(x)
 
         return product
+
+    def smoothing(self, name: str) -> Tensor:
+        """Xiao et al. 2023 (SmoothQuant), Eq. 4: s_j = max|x_j|^a / max|w_j|^(1 - a), so that x / s has no channel that
+        is far wider than the others, and s W bears what it lost."""
+        widest = torch.maximum(self.high[name], -self.low[name]).clamp(min=1e-5)  # (D,)
+        return widest**SMOOTH / self.weights[name].abs().amax(dim=0).clamp(min=1e-5) ** (1 - SMOOTH)
 
 
 def normalised(norm: nn.Module) -> Product:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,14 +15,17 @@ from torch import Tensor
 from qkv.convert import digest
 from qkv.decoding.engine import Plain, Search
 from qkv.decoding.translator import longest_targets
-from qkv.engines.lean import Lean, LeanTransformer, is_standard
-from qkv.engines.products import Calibration, Int8, Product, has_kernel, quantised
+from qkv.engines.lean import Lean, is_standard, lean_writer
+from qkv.engines.likeness import batches
+from qkv.engines.products import Calibration, Int8, Make, Product, has_kernel, quantised
+from qkv.engines.reader import lean_reader
 from qkv.errors import InputError
 from qkv.files import write_with
 from qkv.folder import Loaded
-from qkv.models import Model, Transformer
+from qkv.models import GPT2, Headed, Model, Transformer
 
 FILE = "int8.safetensors"
+WRITTEN = 16  # tokens after each text of a language model, which give ranges too
 
 
 @dataclass(frozen=True)
@@ -31,42 +35,70 @@ class Stored:
     values: Tensor
     scale: Tensor
     range: Tensor  # (2,): lowest and highest
+    smooth: Tensor | None = None  # (D,): what the input is divided by
 
 
-def standard(model: Model) -> Transformer:
-    """The model, if its products can be quantised."""
-    if not is_standard(model) or not isinstance(model, Transformer):
+def standard(model: Model) -> Transformer | GPT2:
+    """The model that writes, if its products can be quantised."""
+    if not is_standard(model):
         raise InputError(
-            f"only a Transformer with scaled dot products and sinusoidal, learned or no positions can be quantised, "
-            f"and this is a {type(model).__name__} ({model.sizes()}); use --engine lean"
+            f"only a Transformer or a GPT-2 with scaled dot products and sinusoidal, learned or no positions can be "
+            f"quantised, and this is a {type(model).__name__} ({model.sizes()}); use --engine lean"
         )
     return model
 
 
 @torch.inference_mode()
 def quantize(model: Model, sources: list[list[int]]) -> dict[str, Stored]:
-    """All products of a model, their input's ranges as they are when these sentences are translated greedily."""
+    """All products of a model that writes, their input's ranges as they are when these sentences are translated
+    greedily; or when a GPT-2 reads these texts, and goes on from them by some words."""
     watched, plain = Calibration(), standard(model)
-    limits = longest_targets(sources, plain.config.max_length)
-    Lean(plain, LeanTransformer(plain, watched, eager=math.inf)).decode(sources, limits, Search(beam=1))
-    return {
-        name: Stored(*quantised(weight), torch.tensor([watched.low[name], watched.high[name]]))
-        for name, weight in watched.weights.items()
-    }
+    limits, how = longest_targets(sources, plain.config.max_length), Search(beam=1)
+    if isinstance(plain, GPT2):
+        limits, how = [WRITTEN] * len(sources), Search(beam=1, ends="never")
+    Lean(plain, lean_writer(plain, watched, eager=math.inf)).decode(sources, limits, how)
+    return stored(watched, smooth=isinstance(plain, GPT2))
 
 
-def int8_engine(model: Model, kept: dict[str, Stored]) -> Lean:
-    """The searches on a quantised model."""
+@torch.inference_mode()
+def quantize_reader(model: Model, rows: list[list[int]]) -> dict[str, Stored]:
+    """All products of a backbone's stacks, their input's ranges as they are when these texts are read."""
+    watched = Calibration()
+    reader: Any = lean_reader(model.backbone if isinstance(model, Headed) else model, watched)
+    for ids in batches(rows):
+        reader.encode(ids)
+    return stored(watched, smooth=True)
+
+
+def stored(watched: Calibration, *, smooth: bool = False) -> dict[str, Stored]:
+    """With `smooth` for stacks in which some channels are far wider than others: what a pre-trained model learns."""
+    found = {}
+    for name, weight in watched.weights.items():
+        by = watched.smoothing(name) if smooth else torch.ones(weight.size(1))
+        ends = torch.stack([(watched.low[name] / by).min(), (watched.high[name] / by).max()])
+        found[name] = Stored(*quantised(weight * by), ends, by if smooth else None)
+    return found
+
+
+def by_bytes(kept: dict[str, Stored]) -> Make:
+    """Makes the products of a quantised model."""
 
     def make(name: str, weight: Tensor, bias: Tensor | None, activation: str) -> Product:
+        if name not in kept:
+            raise InputError(f"{FILE} has no {name}, which the model has; make it anew with: qkv quantize")
         stored = kept[name]
         if stored.values.shape != weight.shape:
             raise InputError(f"{FILE}: {name} has shape {tuple(stored.values.shape)}, the model {tuple(weight.shape)}")
         low, high = stored.range.tolist()
-        return Int8(stored.values, stored.scale, bias, low, high, activation)
+        return Int8(stored.values, stored.scale, bias, low, high, activation, stored.smooth)
 
+    return make
+
+
+def int8_engine(model: Model, kept: dict[str, Stored]) -> Lean:
+    """The searches on a quantised model."""
     plain = standard(model)
-    engine = Lean(plain, LeanTransformer(plain, make))
+    engine = Lean(plain, lean_writer(plain, by_bytes(kept)))
     engine.name = "int8"
     return engine
 
@@ -75,7 +107,8 @@ def int8_engine(model: Model, kept: dict[str, Stored]) -> Lean:
 
 
 def save(folder: Path, kept: dict[str, Stored]) -> None:
-    tensors = {f"{name}.{part}": value for name, stored in kept.items() for part, value in vars(stored).items()}
+    every = {f"{name}.{part}": value for name, stored in kept.items() for part, value in vars(stored).items()}
+    tensors = {name: value for name, value in every.items() if value is not None}
     metadata = {"format": "pt", "weights": digest(folder)}
     write_with(folder / FILE, lambda temporary: save_file(tensors, temporary, metadata=metadata))
 
@@ -90,7 +123,10 @@ def load(folder: Path) -> dict[str, Stored]:
             of = (file.metadata() or {}).get("weights")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         names = dict.fromkeys(name.rpartition(".")[0] for name in tensors)
-        kept = {name: Stored(*(tensors[f"{name}.{part}"] for part in ("values", "scale", "range"))) for name in names}
+        kept = {}
+        for name in names:
+            values, scale, ends = (tensors[f"{name}.{part}"] for part in ("values", "scale", "range"))
+            kept[name] = Stored(values, scale, ends, tensors.get(f"{name}.smooth"))
     except (SafetensorError, OSError, KeyError) as error:
         raise InputError(f"{path} is damaged ({error}); make it anew with: qkv quantize {folder}") from None
     if of != digest(folder):
@@ -102,7 +138,7 @@ def open_int8(folder: Path, loaded: Loaded, device: str) -> Plain:
     """The engine of a model folder; in float32, and saying so, where there is no kernel for 8 bits."""
     model = standard(loaded.model)
     if device != "cpu" or not has_kernel():
-        print(f"there are no 8-bit kernels for {device} here: translating in float32", file=sys.stderr)
+        print(f"there are no 8-bit kernels for {device} here: writing in float32", file=sys.stderr)
         return Lean(model) if device == "cpu" else Plain(model)
     return int8_engine(model, load(folder))
 

@@ -25,18 +25,17 @@ def record_attention(watched: Any) -> Iterator[Maps]:
     ...     model(src, tgt)
     >>> maps["decoder.blocks.1.memory_attention"]          # (B, H, T, S)
 
-    A translator or generator meanwhile searches with the model itself, and not with a faster form without such modules.
+    What was loaded meanwhile searches or reads with the model itself, not with a faster form without such modules.
     """
-    model = watched if isinstance(watched, nn.Module) else watched.model
+    model: Any = watched if isinstance(watched, nn.Module) else watched.model
     with recording(model) as maps:
-        if not isinstance(watched, Translator | Generator):
-            yield maps
-            return
-        engine, watched.engine = watched.engine, Plain(watched.model)
+        plain = {"engine": Plain(model)} if isinstance(watched, Translator | Generator) else {"reader": model}
+        before = {name: getattr(watched, name) for name in plain if hasattr(watched, name)}
+        vars(watched).update({name: plain[name] for name in before})
         try:
             yield maps
         finally:
-            watched.engine = engine
+            vars(watched).update(before)
 
 
 @dataclass(frozen=True)

@@ -27,5 +27,7 @@ class Embed(OnBackbone):
     files = "texts, one on each line"
     asks = "qkv embed sentences.txt"
 
-    def open(self, loaded: Loaded, *, pool: Pool | None = None, normalise: bool | None = None) -> Embedder:
-        return Embedder(self, loaded, pool=pool, normalise=normalise)
+    def open(
+        self, loaded: Loaded, *, engine: str = "lean", pool: Pool | None = None, normalise: bool | None = None
+    ) -> Embedder:
+        return Embedder(self, loaded, engine=engine, pool=pool, normalise=normalise)

@@ -11,13 +11,14 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from qkv.decoding.searcher import by_length
+from qkv.engines import open_reader
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded
 from qkv.layers import Pool, pooled
 from qkv.models import Headed
 from qkv.text.tokenizer import PAD
 
-CELLS = 2**13  # tokens of a batch, padding counted
+CELLS = 2**11  # tokens of a batch, padding counted: more are no faster, and of less equal lengths
 Vectors = NDArray[np.float32]
 
 
@@ -28,7 +29,10 @@ class Embedder:
     folder's own unless given, and without any the mean of all states, as it is.
     """
 
-    def __init__(self, task: Any, loaded: Loaded, *, pool: Pool | None = None, normalise: bool | None = None) -> None:
+    def __init__(
+        self, task: Any, loaded: Loaded, *, engine: str = "lean", pool: Pool | None = None,
+        normalise: bool | None = None,
+    ) -> None:  # fmt: skip
         if pool is not None and pool not in get_args(Pool):
             raise InputError(f"pool={pool!r} is none of {', '.join(get_args(Pool))}; {nearest(pool, get_args(Pool))}")
         self.task, self.loaded = task, loaded
@@ -36,8 +40,13 @@ class Embedder:
         self.normalise = task.data.normalise if normalise is None else normalise
         model = loaded.model.eval()
         self.model, self.tokenizer, self.about = model, loaded.tokenizer, loaded.about
-        self.backbone: Any = model.backbone if isinstance(model, Headed) else model
+        self.reader = open_reader(loaded, engine)
         self.bounds = task.bounds(self.backbone.config)
+
+    @property
+    def backbone(self) -> Any:
+        """What reads the texts, without the heads that it may have."""
+        return self.reader.backbone if isinstance(self.reader, Headed) else self.reader
 
     @property
     def width(self) -> int:

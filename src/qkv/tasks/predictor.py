@@ -1,12 +1,13 @@
 """What `qkv.load` gives for a model that answers: texts in, an answer for each out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
 from qkv.config import Tree
 from qkv.data import Buckets, Place, RowsInMemory, generator
+from qkv.engines import open_reader
 from qkv.folder import Loaded
 from qkv.objectives import objective
 
@@ -14,14 +15,15 @@ from qkv.objectives import objective
 class Predictor:
     """`qkv.load(folder).predict(given)`: one text in, one answer out; a list in, a list out. Answers are plain data."""
 
-    def __init__(self, task: Any, loaded: Loaded) -> None:
+    def __init__(self, task: Any, loaded: Loaded, engine: str = "lean") -> None:
         self.task, self.loaded, self.objective = task, loaded, objective(task.objective).knowing(loaded.tokenizer)
         self.model, self.tokenizer, self.about = loaded.model.eval(), loaded.tokenizer, loaded.about
         self.folder = loaded.folder
+        self.reader = open_reader(loaded, engine)
 
     def predict(self, given: Any) -> Any:
         """The answer to a text, or what else is one question to the task (two texts, a dict); to a list, a list."""
-        is_one = isinstance(given, self.task.one)
+        is_one = isinstance(given, self.task.one) or not isinstance(given, Iterable)
         several = [given] if is_one else list(given)
         answers = self.answer(self.questions(several))
         return answers[0] if is_one else answers
@@ -48,7 +50,7 @@ class Predictor:
         for batch in batches.in_order():
             asked = self.objective.prepare(batch, generator(0, Place())).to(device)
             numbers = batch.rows[:, 1].tolist()
-            answers = self.task.in_words(self.model(**asked.inputs), asked, [parts[i] for i in numbers], self)
+            answers = self.task.in_words(self.reader(**asked.inputs), asked, [parts[i] for i in numbers], self)
             found |= dict(zip(numbers, answers, strict=True))
         return [found[i] for i in range(len(parts))]
 

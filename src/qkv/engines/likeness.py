@@ -1,0 +1,56 @@
+"""Whether a faster form of a model that reads says what the model says: the same vectors, labels, next words."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from qkv.attention.pooling import mean
+from qkv.decoding.searcher import by_length
+from qkv.engines.products import Make, joined
+from qkv.engines.reader import lean_reader
+from qkv.models import GPT2, Headed, Model
+from qkv.text.tokenizer import PAD
+
+CELLS = 2**12  # tokens that are read at a time
+Rows = Sequence[Sequence[int]]
+
+
+def batches(rows: Rows) -> Iterator[Tensor]:
+    """Rows of ids (B, T), of like length."""
+    for batch in by_length([len(row) for row in rows], CELLS):
+        yield pad_sequence([torch.tensor(rows[i]) for i in batch], batch_first=True, padding_value=PAD)
+
+
+@torch.inference_mode()
+def likeness(model: Model, other: Model, rows: Rows) -> dict[str, float]:
+    """The mean and the lowest cosine of the texts' mean states in both; and of a model with heads that name classes,
+    the share of texts to which both give the same."""
+    cosines, same = list[Tensor](), list[Tensor]()
+    for ids in batches(rows):
+        one, two = (each(ids) if isinstance(each, Headed) else each.encode(ids) for each in (model, other))  # type: ignore[operator]
+        if isinstance(model, Headed):
+            for name in model.heads:
+                found: tuple[Tensor, ...] = tuple(each.answer(name) for each in (one, two))
+                if found[0].dim() == 2:  # (B, n)
+                    same.append(found[0].argmax(dim=1) == found[1].argmax(dim=1))
+            one, two = one.hidden, two.hidden
+        cosines.append(torch.cosine_similarity(mean(one, ids != PAD), mean(two, ids != PAD)))
+    every = torch.cat(cosines)
+    labels = {"same_labels": float(torch.cat(same).float().mean())} if same else {}
+    return {"cosine": float(every.mean()), "lowest_cosine": float(every.min()), **labels}
+
+
+@torch.inference_mode()
+def next_tokens(model: GPT2, make: Make, rows: Rows) -> dict[str, float]:
+    """The share of places at which the model and its form by `make` find the same token most probable."""
+    reader: Any = lean_reader(model, make)
+    vocabulary, same, count = joined("vocabulary", make, model.projection), 0, 0
+    for ids in batches(rows):
+        real = ids != PAD
+        ours, theirs = model.projection(model.encode(ids)[real]), vocabulary(reader.encode(ids)[real])  # (N, V)
+        same += int((ours.argmax(dim=1) == theirs.argmax(dim=1)).sum())
+        count += len(ours)
+    return {"same_tokens": same / max(1, count)}

@@ -1,0 +1,172 @@
+"""The lean form of what reads: equal to the plain one, for every backbone; half precision and 8 bits agree with it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import qkv
+from kit import TEXTS, close, padded, refused, save_untrained, stirred, tiny_model, tokenizer
+from qkv import folder
+from qkv.engines import READERS, open_reader
+from qkv.engines.products import Calibration, Dense, Int8, has_kernel, quantised
+from qkv.engines.quantize import FILE, by_bytes, load, quantize_reader, save
+from qkv.engines.reader import can_read, lean_reader
+from qkv.folder import Loaded
+from qkv.models import Headed
+from qkv.text.tokenizer import PAD
+
+LENGTHS = [9, 5, 1, 7, 2, 2]
+NAMES = ["bert", "roberta", "transformer_encoder", "gpt2"]
+needs_kernel = pytest.mark.skipif(not has_kernel(), reason="this CPU has no fbgemm")
+
+
+def model(name: str, **settings: Any) -> Any:
+    given = {"n_heads": 4, "layers": 3, "encoder_layers": 3, "attention_bias": True, "max_length": 20, **settings}
+    return stirred(tiny_model(name, **given), 0.1).eval()
+
+
+@pytest.fixture
+def ids() -> Tensor:
+    return padded(LENGTHS, 40)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("lengths", [LENGTHS, [9, 9, 8, 9, 9, 9, 9, 9], [6, 6], [1]], ids=str)
+def test_states_at_real_tokens_are_those_of_the_plain_form(name: str, norm: str, lengths: list[int]) -> None:
+    """Whether padding is left out of the products, or is too little for that, or there is none."""
+    plain, ids = model(name, norm=norm), padded(lengths, 40)
+    found = lean_reader(plain).encode(ids)
+    assert found.shape == (*ids.shape, 16)
+    close(found[ids != PAD], plain.encode(ids)[ids != PAD])
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", NAMES)
+def test_masks_are_looked_through(name: str, ids: Tensor) -> None:
+    """Of real tokens, whatever stands at the others; and of which token may see which."""
+    plain = model(name)
+    lean, real = lean_reader(plain), ids != PAD
+    other = ids.masked_fill(~real, 5)
+    close(lean.encode(other, mask=real)[real], plain.encode(ids)[real])
+    pairs = torch.ones(9, 9, dtype=torch.bool).tril(3).expand(6, -1, -1) & real[:, None] | torch.eye(
+        9, dtype=torch.bool
+    )
+    close(lean.encode(ids, mask=pairs)[real], plain.encode(ids, mask=pairs)[real])
+
+
+@torch.inference_mode()
+def test_segments_and_heads_are_read(ids: Tensor) -> None:
+    plain = stirred(Headed(model("bert"), {"classes": "classes(n=3, pool='first', dense=True)"}), 0.2).eval()
+    segments = (torch.arange(9) > 3).long().expand(6, -1)
+    expected, found = (each(ids, segments=segments).answer("classes") for each in (plain, lean_reader(plain)))
+    close(found, expected)
+    assert (expected - plain(ids).answer("classes")).abs().max() > 1e-3
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", NAMES)
+def test_half_the_bits_say_nearly_the_same(name: str, ids: Tensor) -> None:
+    plain, real = model(name), ids != PAD
+    found = lean_reader(plain, precision=torch.bfloat16).encode(ids)
+    assert found.dtype == torch.float32
+    assert torch.cosine_similarity(found[real], plain.encode(ids)[real]).min() > 0.999
+    assert next(plain.parameters()).dtype == torch.float32, "the model is as it was"
+
+
+# -- 8 bits ------------------------------------------------------------------------------------------------------------
+
+
+@needs_kernel
+@torch.inference_mode()
+@pytest.mark.parametrize("name", NAMES)
+def test_eight_bits_agree_and_depend_on_no_neighbour(name: str) -> None:
+    plain, rows = model(name, d_model=32), [row[row > 0].tolist() for row in padded(range(1, 20), 40)]
+    reader = lean_reader(plain, by_bytes(quantize_reader(plain, rows)))
+    for row in rows:
+        ids = torch.tensor([row])
+        assert torch.cosine_similarity(reader.encode(ids)[0].mean(0), plain.encode(ids)[0].mean(0), dim=0) > 0.99
+    ids = padded(LENGTHS, 40)
+    close(reader.encode(ids)[0], reader.encode(ids[:1])[0])
+
+
+@needs_kernel
+def test_smoothing_is_the_papers_and_saves_narrow_channels() -> None:
+    """Xiao et al. 2023, Eq. 4, by hand; a channel a hundred times as wide as the others costs them little."""
+    torch.manual_seed(1)
+    x, weight = torch.randn(400, 16), torch.randn(8, 16)
+    x[:, 3] *= 100
+    watched = Calibration()
+    exact = watched("a", weight, None, "")(x)
+    by = watched.smoothing("a")
+    for j in (0, 3):
+        assert by[j] == pytest.approx(float(x[:, j].abs().max() ** 0.75 / weight[:, j].abs().max() ** 0.25), rel=1e-4)
+    close(Dense("", weight * by, None, "")(x / by), exact, atol=1e-3)
+
+    def error(smooth: Tensor | None) -> float:
+        of = x if smooth is None else x / smooth
+        values = quantised(weight if smooth is None else weight * smooth)
+        found = Int8(*values, None, float(of.min()), float(of.max()), smooth=smooth)(x)
+        return float((found - exact).square().mean())
+
+    assert error(by) < error(None) / 4
+
+
+@needs_kernel
+def test_the_file_is_opened_by_name_and_auto(tmp_path: Path) -> None:
+    words = tokenizer(*TEXTS, size=300, kind="wordpiece")
+    save_untrained(tmp_path, "bert", words, {"task": "fill"}, d_model=32, n_heads=4)
+    loaded = folder.load(tmp_path)
+    kept = quantize_reader(loaded.model, words.encode_batch(TEXTS))
+    save(tmp_path, kept)
+    assert all(torch.equal(load(tmp_path)[name].smooth, one.smooth) for name, one in kept.items())  # type: ignore[arg-type]
+    exact, rounded, chosen = (qkv.load(tmp_path, task="embed", engine=e).embed(TEXTS) for e in ("lean", "int8", "auto"))
+    assert np.array_equal(rounded, chosen)
+    assert np.abs(rounded - exact).max() > 0
+    cosines = (rounded * exact).sum(1) / np.linalg.norm(rounded, axis=1) / np.linalg.norm(exact, axis=1)
+    assert cosines.min() > 0.99
+    (tmp_path / FILE).unlink()
+    assert np.array_equal(qkv.load(tmp_path, task="embed", engine="auto").embed(TEXTS), exact)
+
+
+# -- which -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_has_no_lean_form_is_read_as_it_is() -> None:
+    for other in (model("bert", position="rotary"), model("bert", attention="additive"), tiny_model("hierarchical")):
+        assert not can_read(other)
+        assert open_reader(Loaded(other, tokenizer(), {}), "lean") is other
+    assert open_reader(Loaded(model("bert"), tokenizer(), {}), "plain")
+
+
+@pytest.mark.parametrize("engine", ["lean", "plain", "bfloat16"])
+def test_attention_is_recorded_whatever_the_engine(engine: str, tmp_path: Path) -> None:
+    save_untrained(tmp_path, "bert", tokenizer(*TEXTS, size=300, kind="wordpiece"), {"task": "fill"})
+    embedder = qkv.load(tmp_path, task="embed", engine=engine)
+    before = embedder.reader
+    with qkv.record_attention(embedder) as maps:
+        embedder.embed("two dogs")
+    assert [*maps] == ["encoder.blocks.0.attention"]
+    assert embedder.reader is before
+
+
+@refused({
+    "int9": "unknown engine 'int9' for a model that reads; did you mean 'int8'",
+    "int8": "has no int8.safetensors; make it with: qkv quantize",
+    "bfloat16": r"only a backbone with scaled dot products .* and this is a Bert .*; use the engine plain",
+})  # fmt: skip
+def test_what_cannot_be_read_is_refused(wrong: str, tmp_path: Path) -> None:
+    settings = {"position": "rotary"} if wrong == "bfloat16" else {}
+    save_untrained(tmp_path, "bert", tokenizer(), {"task": "fill"}, **settings)
+    qkv.load(tmp_path, task="embed", engine=wrong)
+
+
+def test_every_reader_is_in_the_help() -> None:
+    from qkv.cli.app import READERS as SAID
+
+    assert all(name in SAID for name in READERS)
