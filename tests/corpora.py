@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from kit import sizes, some_pairs
-from qkv.config import from_tree
+from qkv.config import from_tree, read_toml
 from qkv.data import Batch, RowsInMemory, Stream
 from qkv.models import MODELS, Model
-from qkv.objectives import Objective, objective
+from qkv.objectives import OBJECTIVES, Objective, objective
 from qkv.tasks import TASKS, Survey, Task
 from qkv.tasks.corpus import learn_tokenizer
 from qkv.text.tokenizer import Tokenizer
@@ -66,6 +66,59 @@ def reviews(count: int, seed: int) -> str:
     return "".join(lines)
 
 
+def paraphrases(count: int, seed: int) -> str:
+    """Two sentences about an animal each, and whether it is the same one."""
+    rng, lines = random.Random(seed), []
+    for number in range(count):
+        first, second = rng.choices(["dog", "cat", "cow"], k=2)
+        label = "same" if first == second else "other"
+        lines.append(f"the {first} sees {number} of {seed}\ta {second} runs\t{label}\n")
+    return "".join(lines)
+
+
+def ratings(count: int, seed: int) -> str:
+    """Two sentences, and how many words of the second are in the first."""
+    rng, lines = random.Random(seed), []
+    for number in range(count):
+        first, second = (rng.sample(["red", "old", "sad", "big"], 3) for _ in range(2))
+        lines.append(f"{' '.join(first)} {number}\t{' '.join(second)}\t{len({*first} & {*second}) * 1.25}\n")
+    return "".join(lines)
+
+
+def names(count: int, seed: int) -> str:
+    """CoNLL: persons of one word or two, and places."""
+    rng, lines = random.Random(seed), []
+    for number in range(count):
+        person = rng.choice([["Ann"], ["Ann", "Lee"], ["Bo", "Kim"]])
+        lines += [f"{name}\t{'I' if i else 'B'}-person" for i, name in enumerate(person)]
+        lines += ["saw\tO", f"{number}\tO", f"{rng.choice(['Rome', 'Oslo'])}\tB-place", ""]
+    return "\n".join(lines)
+
+
+def readings(count: int, seed: int) -> str:
+    """SQuAD: who owns what; each text is asked about once."""
+    rng, paragraphs = random.Random(seed), []
+    for number in range(count):
+        owners, things = rng.sample(["Mia", "Ben", "Zoe"], 3), rng.sample(["cup", "pen", "hat"], 3)
+        context = f"{number}: " + " ".join(f"{who} has a {what}." for who, what in zip(owners, things, strict=True))
+        answers = [{"answer_start": context.index(owners[1]), "text": owners[1]}]
+        qa = {"id": f"{seed}-{number}", "question": f"who has the {things[1]}", "answers": answers}
+        paragraphs.append({"context": context, "qas": [qa]})
+    return json.dumps({"data": [{"title": "things", "paragraphs": paragraphs}]})
+
+
+def endings(count: int, seed: int) -> str:
+    """Two ways to go on, or three; the right one says the animal again."""
+    rng, lines = random.Random(seed), []
+    for number in range(count):
+        animals = rng.sample(["dog", "cat", "cow"], rng.choice([2, 3]))
+        choices = rng.sample([f"the {animal} runs" for animal in animals], len(animals))
+        right = choices.index(f"the {animals[0]} runs")
+        record = {"context": f"a {animals[0]} is here, {number}", "choices": choices, "answer": right}
+        lines.append(json.dumps(record) + "\n")
+    return "".join(lines)
+
+
 def questions(count: int, seed: int) -> str:
     """ "Mia cup . Ben pen ." and "XXXXX pen .": names are drawn anew for each file."""
     rng, lines = random.Random(seed), []
@@ -103,6 +156,23 @@ def sentences(count: int, seed: int) -> list[tuple[list[str], list[int]]]:
     return found
 
 
+def treebank(count: int, seed: int) -> str:
+    """Documents of four sentences each, about one animal with a name: noun phrases, proper nouns, capitals."""
+    rng, lines = random.Random(seed), []
+    for number in range(count // 4):
+        animal, name = rng.choice(["dog", "cat", "bird"]), rng.choice(["Tom Lee", "Mia", "Ann Fox"]).split()
+        lines.append(f"# newdoc id = doc-{number}")
+        for _ in range(4):
+            words = ["The", rng.choice(["old", "red"]), animal, rng.choice(["sees", "likes"]), *name, "."]
+            tags = ["DET", "ADJ", "NOUN", "VERB", *["PROPN"] * len(name), "PUNCT"]
+            heads = [3, 3, 4, 0, 4, *[5] * (len(name) - 1), 4]
+            relations = ["det", "amod", "nsubj", "root", "obj", *["flat"] * (len(name) - 1), "punct"]
+            cells = enumerate(zip(words, tags, heads, relations, strict=True), start=1)
+            lines += [f"{i}\t{w}\t_\t{t}\t_\t_\t{h}\t{r}\t_\t_" for i, (w, t, h, r) in cells]
+            lines.append("")
+    return "\n".join(lines)
+
+
 def predicted(predictor: Any, texts: list[str]) -> list[Any]:
     return list(predictor.predict(texts))
 
@@ -110,6 +180,7 @@ def predicted(predictor: Any, texts: list[str]) -> list[Any]:
 ASKED = {"context": ["Zoe cup .", "Ann hat ."], "question": "XXXXX hat .", "candidates": ["Zoe", "Ann"]}
 LONGER = {**ASKED, "context": [*ASKED["context"], "Kim pen ."], "candidates": ["Zoe", "Ann", "Kim"]}
 SMALL = {"d_model": 16, "d_ff": 16, "n_heads": 2, "dropout": 0.2}
+BACKBONE = {**SMALL, "encoder_layers": 1}
 
 CORPORA = {
     "translate": Tiny(
@@ -127,13 +198,35 @@ CORPORA = {
     "fill": Tiny(
         "text.txt", running_text, {"vocab_size": 340, "batch_tokens": 100, "window": 12},
         {"d_model": 16, "n_heads": 2, "layers": 1, "max_length": 32, "dropout": 0.2},
-        lambda filler, texts: [filler.holes(text, 3) for text in texts],
+        lambda filler, texts: [*zip(filler.fill(texts, 3), filler.fill(texts, 3, jointly=True), strict=True)],
         ["a dog <mask>", "the <mask> sees 12 .\n<mask>", "<mask>"],
     ),
     "classify": Tiny(
         "reviews.tsv", reviews, {"vocab_size": 320, "batch_tokens": 100},
         {"d_embedding": 8, "d_model": 8, "dropout": 0.2, "word_dropout": 0.1},
         predicted, ["It was good.", "A film. It was bad. A very long film, and poor.", "fine"],
+    ),
+    "pair": Tiny(
+        "pairs.tsv", paraphrases, {"vocab_size": 320, "batch_tokens": 100}, BACKBONE,
+        predicted, [("the dog sees 7", "a dog runs"), ("a cat", "a very long story of a cow"), ("a", "b")],
+    ),
+    "similarity": Tiny(
+        "ratings.tsv", ratings, {"vocab_size": 320, "batch_tokens": 100}, BACKBONE,
+        predicted, [("red old sad 7", "old sad big"), ("red", "a very long story of red and old"), ("a", "b")],
+    ),
+    "tag": Tiny(
+        "names.conll", names, {"vocab_size": 320, "batch_tokens": 100}, BACKBONE,
+        predicted, ["Ann Lee saw 7 Rome", "Bo Kim saw Ann , Bo and Lee in Oslo", "Rome"],
+    ),
+    "answer": Tiny(
+        "squad.json", readings, {"vocab_size": 330, "batch_tokens": 200, "max_length": 24, "stride": 8}, BACKBONE,
+        predicted, [{"question": "who has the cup", "context": "Ann has a hat. Mia has a cup. Ben has a pen."},
+                    ("who", "Zoe"), "who has it\tBen has it, and Mia"],
+    ),
+    "choose": Tiny(
+        "endings.jsonl", endings, {"vocab_size": 330, "batch_tokens": 200}, BACKBONE,
+        predicted, [("a cat is here", "the cat runs", "the dog runs"), "a dog\ta cow\ta cat\tthe dog runs",
+                    {"context": "a cow", "choices": ["the cow", "a very long story of a cat"]}],
     ),
     "cloze": Tiny(
         "questions.jsonl", questions, {"vocab_size": 320, "batch_tokens": 200},
@@ -150,7 +243,20 @@ CORPORA = {
 
 # -- a task with a model that learns it and the objective that asks for it, before any training ------------------------
 
-LEARNERS = [(task, model) for task, kind in TASKS.items() for model in kind.models()]
+MARKED = Tiny(  # a corpus for whatever is asked of the task fill
+    "text.conllu", treebank, {"vocab_size": 100, "batch_tokens": 160, "window": 48},
+    {**CORPORA["fill"].model, "max_length": 48},
+    CORPORA["fill"].asks, CORPORA["fill"].questions,
+)  # fmt: skip
+RECIPES = [read_toml(path) for path in sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))]
+WHOLE = sorted({(tree["architecture"], tree["objective"]) for tree in RECIPES if tree.get("task") == "fill"})
+SINGLE = [name for name, kind in OBJECTIVES.items() if kind.passages is True] + [
+    f"masked_lm(unit={unit!r})" for unit in ("word", "span", "phrase", "entity")
+]
+# (task, model, what is asked unless it is the task's own)
+LEARNERS = [(task, model, "") for task, kind in TASKS.items() for model in kind.models()]
+PRETRAINERS = [("fill", "bert", text) for text in SINGLE]
+COMPOUND = [("fill", model, text) for model, text in WHOLE if "+" in text or "|" in text]
 
 
 @dataclass(frozen=True)
@@ -165,9 +271,9 @@ class Learner:
     facts: Tree
 
 
-def learner(name: str, architecture: str, place: Path, dropout: float = 0.0) -> Learner:
+def learner(name: str, architecture: str, text: str, place: Path, dropout: float = 0.0) -> Learner:
     """The task of that name with a tiny model, made as a run makes it, on a file in `place`."""
-    tiny, kind, model = CORPORA[name], TASKS[name], MODELS[architecture]
+    tiny, kind, model = MARKED if text else CORPORA[name], TASKS[name], MODELS[architecture]
     task = kind(kind.data_class(**tiny.data), model)
     survey = Survey(task, {"train": [tiny.write(place, 24)], "valid": [], "test": []}, place, lambda _: None)
     tokenizer = learn_tokenizer(task.data, survey.sample, None, task.named_tokens())
@@ -177,9 +283,11 @@ def learner(name: str, architecture: str, place: Path, dropout: float = 0.0) -> 
     config: Any = from_tree(model.config_class, {**asked, **task.fitting(asked, tokenizer, facts)})
     facts |= task.bounds(config)
     torch.manual_seed(0)
-    asked_for = objective(kind.objective).knowing(tokenizer)
-    built = task.build(config, {**asked_for.heads, **task.heads(facts)})
+    asked_for = objective(text or kind.objective)
+    task.data = task.settle(config, asked_for)
+    built = task.build(config, {**asked_for.knowing(tokenizer).heads, **task.heads(facts)})
     rows = RowsInMemory([*task.rows(survey.train, tokenizer, facts)])
+    asked_for = asked_for.knowing(tokenizer, built.inputs())
     return Learner(task, built, asked_for, task.validation(rows), tokenizer, facts)
 
 

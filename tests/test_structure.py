@@ -168,7 +168,8 @@ def lay_out(place: Path) -> None:
     unit = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>'
     units = "".join(unit.format(*pair) for pair in pairs)
     (place / "pairs.tmx").write_text(f'<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>')
-    (place / "book.txt").write_text("".join(f"{en} {i * i} cats sleep.\n" for i, (en, _) in enumerate(pairs * 8)))
+    lines = [f"{en} {i * i} cats sleep.\n" + "\n" * (i % 4 == 3) for i, (en, _) in enumerate(pairs * 8)]
+    (place / "book.txt").write_text("".join(lines))
     reviews = (f"{('good', 'bad')[i % 2]}\tFilm {i} is {('good', 'bad')[i % 2]}.\n" for i in range(40))
     (place / "reviews.tsv").write_text("".join(reviews))
     (place / "messages.po").write_text('msgid ""\nmsgstr ""\n\nmsgid "2 dogs play in the snow."\nmsgstr ""\n')

@@ -29,8 +29,20 @@ def from_tree(cls: type[T], tree: Mapping[str, Any], where: str = "settings", in
     if not isinstance(tree, Mapping):
         raise InputError(f"{where}: a table of settings was expected, not {tree!r}")
     check_keys(cls, tree, where, inside)
+    return _validated(cls, tree, where, inside)
+
+
+def check_types(cls: type[Any], tree: Mapping[str, Any], where: str, inside: str = "") -> None:
+    """Refuse a value of a wrong type, each key by itself: those that are not given may be chosen later."""
+    hints = get_type_hints(cls)
+    for key, value in tree.items():
+        if not dataclasses.is_dataclass(hints[key]):  # a table of its own
+            _validated(hints[key], value, where, f"{inside}{key}.")
+
+
+def _validated(kind: Any, value: Any, where: str, inside: str) -> Any:
     try:
-        return TypeAdapter(cls).validate_json(json.dumps(tree, default=str), strict=True)  # TOML has dates, JSON none
+        return TypeAdapter(kind).validate_json(json.dumps(value, default=str), strict=True)  # TOML has dates, JSON none
     except ValidationError as error:
         first = error.errors()[0]
         key = f"{inside}{'.'.join(str(part) for part in first['loc'])}".removesuffix(".")

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from qkv.config import from_tree, to_tree
-from qkv.convert import FAMILIES, Foreign
+from qkv.convert import FAMILIES, their_task
 from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_with
 from qkv.layers import Pool
@@ -31,14 +31,19 @@ class About(TypedDict, total=False):
     source: str
     target: str
     longest_source: int  # tokens of the longest one in training
-    labels: list[str]  # of a classifier, by their numbers
-    max_length: int  # tokens of a text; what is longer was cut
+    labels: list[str]  # of a classifier or a tagger, by their numbers
+    max_length: int  # tokens of a text; what is longer was cut, or read in windows
     pool: Pool  # whose state is the vector of a text,
     normalise: bool  # and whether it is made to have the length 1
     window: int  # tokens that are read at once
     lowercase: bool
     max_words: int  # of a sentence
     max_sentences: int  # of a text
+    symmetric: bool  # whether two texts are read in both orders
+    stride: int  # tokens by which windows move on
+    max_question: int  # tokens of a question
+    max_answer: int  # tokens of an answer
+    has_null: bool  # whether there were questions without an answer
     heads: dict[str, str]  # on a backbone, each by its name
 
 
@@ -69,11 +74,6 @@ class RunFolder:
 
 def save(folder: Path, model: Model, tokenizer: Tokenizer, about: About) -> None:
     """Hugging Face's file names, so that other tools see something familiar. The weights are written last."""
-    if isinstance(tokenizer, Foreign):
-        raise InputError(
-            f"cannot write {folder}: a model with another tokenizer than qkv's own stays in the folder it came from; "
-            "use it there, or qkv export"
-        )
     name, settings = origin(model)
     layout = {"model_type": f"qkv-{name}", "qkv_version": VERSION, "tokenizer": tokenizer.fingerprint}
     heads = {"heads": model.head_texts} if isinstance(model, Headed) else {}
@@ -98,7 +98,7 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
     about, path = read_config(folder), folder / "model.safetensors"
     if (read := FAMILIES.get(about["model_type"])) is not None:
         found = read(folder, about, load_weights(path))
-        model = made(found.architecture, found.config, found.weights, path, device)
+        model = made(found.architecture, found.config, found.weights, path, device, found.heads)
         return Loaded(model, found.tokenizer, described(found.about, folder), folder)
     name = str(about.pop("model_type")).removeprefix("qkv-")
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
@@ -141,9 +141,13 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if about["model_type"] in FAMILIES:
-            return about
+            return {**about, "task": their_task(folder, about)}
         name = str(about["model_type"]).removeprefix("qkv-")
+        if "qkv_version" not in about and name == about["model_type"]:
+            raise InputError(f"{path}: qkv reads no model of the type {name!r}; {nearest(name, FAMILIES)}")
         version = int(about.pop("qkv_version"))
+    except InputError:
+        raise
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InputError(f"{path} is damaged or not from qkv; copy the whole model folder again") from None
     if version > VERSION:
@@ -175,6 +179,21 @@ def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, or of the several that an index beside it names."""
+    index = path.with_name(f"{path.name}.index.json")
+    if not path.exists() and index.exists():
+        try:
+            names = sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            raise InputError(f"{index} is damaged; copy the whole model folder again") from None
+        if odd := [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]:
+            raise InputError(f"{index} names {odd[0]!r}, which is no safetensors file beside it; copy the folder again")
+        return {key: value for name in names for key, value in load_weights(path.with_name(name)).items()}
+    if not path.exists() and (pickles := sorted(path.parent.glob("pytorch_model*.bin"))):
+        raise InputError(
+            f"{pickles[0]} is a pickle, which can run any code and is never opened; where you trust it, open it with "
+            "transformers and save it as model.safetensors, by save_pretrained"
+        )
     try:
         path.open("rb").close()  # safetensors would call every reason "No such file"
         return load_file(path)
@@ -208,14 +227,17 @@ def start_from(model: nn.Module, start: Loaded, where: str, anew: tuple[str, ...
     A backbone fits whatever stands on it. A table with more rows than the old one keeps the old rows as its first.
     What begins with a name of `anew` is new in any case.
     """
-    theirs = {bare(name): value for name, value in start.model.named_parameters()}
+    named = dict(start.model.named_parameters())
+    theirs = {bare(name): value for name, value in named.items()}
     taken, new = list[str](), list[str]()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if bare(name) not in theirs or name.startswith(anew):
                 new.append(name)
                 continue
-            own, given = torch.atleast_1d(parameter, theirs[bare(name)])  # the baseline of a hard attention is a number
+            own, given = torch.atleast_1d(
+                parameter, named.get(name, theirs[bare(name)])
+            )  # the baseline of a hard attention is a number
             if own.shape[1:] != given.shape[1:] or len(own) < len(given):
                 raise InputError(
                     f"{where}: its {name} has the shape {tuple(given.shape)}, and here it would be "

@@ -60,7 +60,10 @@ def task_in(loaded: folder.Loaded, name: str | None = None) -> Task:
         raise InputError(f"a {architecture} of the task {own!r} cannot do the task {kind.name!r}; {what}")
     settings = kind.data_class.__dataclass_fields__
     known: Tree = {name: value for name, value in loaded.about.items() if name in settings}
-    return kind(kind.data_class(**known), model)
+    task = kind(kind.data_class(**known), model)
+    for key, value in task.bounds(loaded.model.config).items():  # which others' folders do not tell
+        loaded.about.setdefault(key, value)  # type: ignore[misc]
+    return task
 
 
 def score_files(path: str | Path, *files: str | Path, device: str = "cpu") -> Tree:

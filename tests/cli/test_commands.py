@@ -22,6 +22,7 @@ from qkv.evaluation import score
 from qkv.look.steps import WORDS
 from qkv.models import MODELS
 from qkv.objectives import OBJECTIVES
+from qkv.papers import PAPERS
 from qkv.positions import POSITIONS
 from qkv.tasks import TASKS
 from qkv.text.tokenizer import TOKENIZERS
@@ -72,6 +73,7 @@ def test_score_equals_the_scores_of_the_same_lines(
         ("schedules", SCHEDULES),
         ("averages", AVERAGES),
         ("recipes", RECIPES),
+        ("papers", PAPERS),
     ],
 )
 def test_list_prints_every_name_of_a_table(kind: str, names: list[str], qkv: Run) -> None:

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import qkv as package
-from kit import write_sides
+from kit import save_untrained, write_sides
+from kit import tokenizer as tokenizer_of
 from qkv.decoding.alignment import align
+from qkv.look import look_at
 from qkv.why.pictures import PICTURES
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib; pip install 'qkv[look]'")
@@ -63,6 +66,64 @@ def test_a_page_needs_nothing_of_the_server(model: Path, tmp_path: Path) -> None
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = tokenizer_of("a dog ate the food because it was hungry", kind="wordpiece", size=60)
+    place = tmp_path_factory.mktemp("look") / "bert"
+    return save_untrained(place, "bert", words, {"task": "classify", "labels": ["a", "b"]}, layers=3, n_heads=4)
+
+
+@pytest.mark.parametrize(
+    ("flags", "shape"),
+    [([], ()), (["--heads"], (4,)), (["--layer", "all"], (3, 1)), (["--layer", "all", "--heads"], (3, 4)),
+     (["--layer", "2", "--kind", "encoder"], ())],
+)  # fmt: skip
+def test_a_model_that_reads_is_looked_at(
+    flags: list[str], shape: tuple[int, ...], qkv: Run, bert: Path, tmp_path: Path
+) -> None:
+    done = qkv("look", "a dog ate", "it was", "--model", bert, "-o", "look.png", *flags)
+    assert (done.code, done.out) == (0, "look.png\n"), done.err
+    data = json.loads((tmp_path / "look.json").read_text(encoding="utf-8"))
+    assert data["rows"] == data["columns"] == ["<s>", "a", "dog", "ate", "</s>", "it", "was", "</s>"]
+    weights = torch.tensor(data["weights"])
+    assert weights.shape == (*shape, 8, 8)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(*shape, 8))
+    look = torch.stack([*look_at(package.load(bert), "a dog ate", "it was").maps.values()])
+    expected = {(): look[1 if "2" in flags else 2].mean(0), (4,): look[2], (3, 1): look.mean(1, True), (3, 4): look}
+    torch.testing.assert_close(weights, expected[shape])
+
+
+def test_its_page_has_its_view_and_parts(qkv: Run, bert: Path, tmp_path: Path) -> None:
+    done = qkv("look", "a dog ate", "it was", "--model", bert, "-o", "page.html")
+    assert (done.code, done.out) == (0, "page.html\n"), done.err
+    shown = json.loads((tmp_path / "page.json").read_text(encoding="utf-8"))
+    assert (shown["text"], shown["second"], len(shown["attention"])) == ("a dog ate", "it was", 3)
+    assert shown["model"]["name"] == "bert"
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert all(f'"{part}":' in page for part in ("positions", "architecture", "curves"))
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (
+            "look a -o a.gif",
+            r"a\.gif is an animation of a translation, and this model reads; let it end in \.png or \.svg",
+        ),
+        ("look a -o a.png --layer 4", r"there is no layer 4 in this encoder; give 1 to 3"),
+        ("look a -o a.png --kind decoder", r"this model has no attention of the kind decoder; look at another --kind"),
+        ("look  -o a.png", r"there is no text to look at; give a sentence"),
+    ],
+)
+def test_what_a_reader_does_not_have_is_refused(
+    command: str, sentence: str, qkv: Run, bert: Path, tmp_path: Path
+) -> None:
+    done = qkv(*command.split(" "), "--model", bert)
+    assert done.code == 1
+    assert re.fullmatch(rf"qkv: [^\n]*{sentence}[^\n]*\n", done.err), done.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_align_prints_a_line_for_each_pair_and_tune_keeps_a_layer(qkv: Run, model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(model, tmp_path / "copy", ignore=shutil.ignore_patterns("training"))
     pairs = [("3 1 4", "three one four"), ("", ""), ("7", "seven")]
@@ -97,6 +158,8 @@ def test_pictures_are_listed_and_drawn(qkv: Run, model: Path, tmp_path: Path) ->
         ("look 3 -o a.png --kind encoder --layer 0", r"there is no layer 0 in this encoder; give 1 to 1"),
         ("look 3 -o a.gif --heads", r"an animation shows the mean of the decoder's heads over the source"),
         ("look  -o a.png", r"there is no text to look at; give a sentence"),
+        ("look 3 1 -o a.png", r"a translator reads one sentence; leave out the second text"),
+        ("look 3 -o a.gif --layer all", r"an animation shows the mean of the decoder's heads over the source"),
         ("picture postions", r"there is no picture 'postions'; did you mean 'positions'\?"),
         ("picture gram -o gram.gif", r"this is a still picture, and gram\.gif has another ending; .* \.png or \.svg"),
         ("picture seq2seq -o a.png", r"this is an animation, and a\.png has another ending; let its name end in \.gif"),

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.convert.ctranslate2 import write_ctranslate2
-from qkv.convert.families.marian import in_halves, write_hugging_face
+from qkv.convert.export import write_hugging_face
+from qkv.convert.families.marian import in_halves, write_marian
 from qkv.convert.onnx import OnnxModel, write_onnx
 from qkv.decoding import Hypothesis, Plain, Search, beam_search, greedy, padded
 from qkv.decoding.translator import longest_targets
@@ -131,7 +132,7 @@ def test_transformers_generates_as_we_do(
 ) -> None:
     """With no length penalty, both rank by log p."""
     transformers = pytest.importorskip("transformers", reason="transformers is not installed; pip install 'qkv[dev]'")
-    write_hugging_face(tmp_path, variant, tokenizer, {})
+    write_marian(tmp_path, variant, tokenizer, {})
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path, local_files_only=True)
     src = padded(sources)
     for beam in (1, 4):
@@ -146,7 +147,7 @@ def test_transformers_generates_as_we_do(
 
 def test_transformers_reads_text_as_we_do(model: Transformer, tokenizer: Tokenizer, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed; pip install 'qkv[dev]'")
-    write_hugging_face(tmp_path, model, tokenizer, {})
+    write_marian(tmp_path, model, tokenizer, {})
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
     for text in ("two dogs", "Schnee, äh? 漢字 🙂", "a </s> b <pad>", "x" * 30):
         assert theirs(text).input_ids == [*tokenizer.encode(text), EOS]

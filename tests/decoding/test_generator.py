@@ -12,6 +12,7 @@ from kit import refused, stirred
 from qkv import record_attention
 from qkv.decoding import Generated, Generator, Plain, beam_search, length_penalty
 from qkv.decoding.engine import padded_left
+from qkv.decoding.generator import search_for
 from qkv.errors import InputError
 from qkv.models import GPT2, GPT2Config
 from qkv.text.tokenizer import BOS, EOS, PAD, RESERVED, UNK, Tokenizer
@@ -199,6 +200,24 @@ class TestStreams:
             assert stream.generated == expected
             assert "".join(pieces) == expected.continuation
             assert len(pieces) > 3 or expected.tokens < 4
+
+    @pytest.mark.parametrize("n", [1, 3])
+    def test_several_texts_are_written_side_by_side(self, generator: Generator, n: int) -> None:
+        """And some of them as if the others stood before them."""
+        how = {"temperature": 1.3, "seed": 5, "n_best": n}
+        expected = generator.generate(PROMPTS, tokens=20, **how)
+        for first in (0, 1):
+            texts, ended = [""] * n * len(PROMPTS), dict[int, Generated]()
+            given = [PROMPTS[0], *map(generator.tokenizer.encode, PROMPTS[1:])][first:]
+            for step in generator.pieces(given, 20, search_for(20, True, how), first=first):
+                texts[step.row] += step.text
+                if step.generated:
+                    ended[step.row] = step.generated
+            for i, one in enumerate(expected[first:], start=first):
+                rows = range(i * n, (i + 1) * n)
+                assert sorted(texts[row] for row in rows) == sorted(other.text for other in one.alternatives)
+                assert [ended[row].continuation for row in rows] == [texts[row] for row in rows]
+                assert max(ended[row].score for row in rows) == pytest.approx(one.score)
 
     def test_no_piece_is_half_a_character(self) -> None:
         text = "é🙂 漢字!"

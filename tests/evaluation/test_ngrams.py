@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.evaluation import FIGURES, better, in_words
-from qkv.evaluation.ngrams import ROUNDS, TUNED, interpolated_trigram
+from qkv.evaluation.ngrams import ROUNDS, TUNED, Ids, at_holes, interpolated_trigram
 
 Text = list[int]
 
@@ -61,3 +62,47 @@ def test_figures_know_which_way_is_better_and_how_they_are_written() -> None:
     assert better("accuracy", 0.9) > better("accuracy", 0.8)
     assert in_words({"accuracy": 0.87, "unknown": 1.0, "loss": 0.4123}) == "loss 0.412, accuracy 87.00 %"
     assert FIGURES["peak_memory"].text(1_234_000_000) == "1,234"
+
+
+def test_counts_at_the_holes_are_those_of_a_loop() -> None:
+    """Frequencies and followers by plain counting, and the weights by twenty plain rounds."""
+    rng, size, end = np.random.default_rng(1), 8, 2
+
+    def text(n: int) -> Ids:
+        """Every third word is the one after the word before it."""
+        ids = rng.choice(np.arange(2, size), n, p=[0.1, 0.3, 0.2, 0.2, 0.1, 0.1])
+        ids[1::3] = np.minimum(ids[0::3][: len(ids[1::3])] + 1, size - 1)
+        return ids
+
+    train, valid = text(900), text(200)
+    found = at_holes(train, valid, size, special=end)
+
+    def pairs(ids: Ids) -> list[tuple[int, int]]:
+        return [(int(v), int(w)) for v, w in pairwise(ids) if w != end]
+
+    def estimates(read: Ids, asked: Ids) -> list[tuple[float, float, float]]:
+        known = pairs(read)
+        firsts, words = [v for v, _ in known], [w for _, w in known]
+        return [
+            (known.count((v, w)) / max(1, firsts.count(v)), words.count(w) / len(words), 1 / size)
+            for v, w in pairs(asked)
+        ]
+
+    def loss(columns: list[int]) -> float:
+        weights = [1 / len(columns)] * len(columns)
+        held = [[row[c] for c in columns] for row in estimates(train[:855], train[855:])]
+        for _ in range(20):
+            shares = [[w * p for w, p in zip(weights, row, strict=True)] for row in held]
+            weights = [sum(row[i] / sum(row) for row in shares) / len(shares) for i in range(len(columns))]
+        p = [sum(w * row[c] for w, c in zip(weights, columns, strict=True)) for row in estimates(train, valid)]
+        return -sum(map(math.log, p)) / len(p)
+
+    assert found["frequency"].loss == pytest.approx(loss([1, 2]))
+    assert found["the word before"].loss == pytest.approx(loss([0, 1, 2]))
+    known, asked = pairs(train), pairs(valid)
+    words = [w for _, w in known]
+    most = max(range(size), key=words.count)
+    assert found["frequency"].accuracy == pytest.approx(sum(w == most for _, w in asked) / len(asked))
+    best = {v: max(range(size), key=lambda w: known.count((v, w))) for v in range(2, size)}
+    assert found["the word before"].accuracy == pytest.approx(sum(best[v] == w for v, w in asked) / len(asked))
+    assert found["the word before"].loss < found["frequency"].loss

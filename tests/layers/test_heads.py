@@ -19,6 +19,7 @@ SPECS = [
     "number(pool='mean')",
     "tags(n=5)",
     "spans",
+    "choices(dense=True)",
 ]
 
 

@@ -15,6 +15,7 @@ import itertools
 
 from PIL import Image
 
+from kit import tiny_model
 from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.look import record_attention
@@ -25,6 +26,7 @@ from qkv.look.picture import plain
 from qkv.models import (
     Convolutional,
     ConvolutionalConfig,
+    Headed,
     Recurrent,
     RecurrentConfig,
     Transformer,
@@ -143,6 +145,18 @@ def test_any_script_and_any_sign_can_be_a_label(translator: Translator, tmp_path
             assert {"狗", '"', "$"} <= set(texts)
         else:
             assert np.asarray(Image.open(path).convert("L")).std() > 1
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "gpt2"])
+def test_the_boxes_of_a_stack_hold_every_weight(name: str) -> None:
+    """The table of tokens counts twice, as input and as output; of the rest, all but the norm beside the stack."""
+    model: Any = tiny_model(name, layers=2)
+    found, table = boxes(model), model.tokens.weight.numel()
+    beside = 2 * model.config.d_model  # after the inputs of BERT, after the last block of GPT-2
+    assert sum(box.parameters * box.times for box in found) == count_parameters(model) + table - beside
+    headed = boxes(Headed(model, {"classes": "classes(n=3)"}))
+    assert [box.label for box in headed[:-1]] == [box.label for box in found[:-2]]
+    assert (headed[-1].label, headed[-1].about) == ("Classes", "classes(n=3)")
 
 
 def test_the_boxes_hold_every_weight_once(translator: Translator) -> None:

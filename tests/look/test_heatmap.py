@@ -71,6 +71,19 @@ def test_every_head_has_its_map_on_one_scale(tmp_path):
     assert [text for text in texts(path) if text.startswith("head")] == [f"head {head}" for head in range(1, 9)]
 
 
+def test_every_layer_has_a_row_of_heads(tmp_path):
+    orders = torch.stack([torch.randperm(6, generator=torch.Generator().manual_seed(seed)) for seed in range(12)])
+    path = draw(orders.view(3, 4, 2, 3) / 5, list("ab"), list("xyz"), tmp_path / "grid.svg")
+    assert [ranks(table) for table in list(tables(path, 2, 3))[:12]] == [ranks(table) for table in orders]
+    wanted = [f"layer {layer}, head {head}" for layer in (1, 2, 3) for head in (1, 2, 3, 4)]
+    assert [text for text in texts(path) if text.startswith("layer")] == wanted
+    frames = Layout(12, 2, 3, given=4).frames()
+    assert len({x for x, *_ in frames}) == 4
+    assert frames[0][1] == frames[3][1] > frames[4][1], "the first layer stands on top"
+    draw(weights(2, 1, 2, 3), list("ab"), list("xyz"), path)
+    assert [text for text in texts(path) if "layer" in text] == ["layer 1", "layer 2"]
+
+
 @pytest.mark.parametrize("kind", [torch.tensor, np.array, list, lambda w: torch.tensor(w, dtype=torch.bfloat16)])
 def test_numbers_lie_beside_the_picture(kind, tmp_path):
     given = [[0.25, 0.75], [1.0, 0.0]]
@@ -181,7 +194,7 @@ def test_the_same_numbers_give_the_same_file(tmp_path):
         (weights(2, 2), "map.jpg", r"use one of \.png, \.svg"),
         (weights(2, 3), "map.png", r"shape \(2, 3\), but there are 2 row and 2 column labels"),
         (weights(4, 3, 2), "map.png", r"shape \(4, 3, 2\), but there are"),
-        (weights(2), "map.png", r"shape \(2,\); give \(T, S\) or \(H, T, S\)"),
+        (weights(2), "map.png", r"shape \(2,\); give \(T, S\), \(H, T, S\) or \(layers, H, T, S\)"),
         (torch.zeros(0, 2, 2), "map.png", "no side empty"),
         ([[1.0], [0.5, 0.5]], "map.png", "not a table of numbers"),
         ([["a", "b"]], "map.png", "not a table of numbers"),

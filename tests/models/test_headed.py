@@ -5,14 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
-from transformers import GPT2Config as TheirConfig
-from transformers import GPT2ForSequenceClassification
 
 from kit import along, close, padded, stirred, tiny_model, tokenizer
 from qkv import folder
-from qkv.convert.families import gpt2 as family
-from qkv.models import GPT2, MODELS, Backbone, Headed, Model, Transformer, TransformerConfig
-from qkv.text.tokenizer import PAD
+from qkv.models import MODELS, Backbone, Headed, Model, Transformer, TransformerConfig
 
 TOKENIZER = tokenizer("a b c d", size=266)
 V, B, T = len(TOKENIZER), 4, 9
@@ -86,18 +82,6 @@ def test_what_is_saved_is_what_is_loaded(model: Headed, ids: Tensor, tmp_path: P
     assert loaded.head_texts == model.head_texts
     assert loaded.backbone.config == model.backbone.config
     assert torch.equal(loaded(ids).answer("asked"), model(ids).answer("asked"))
-
-
-def test_transformers_classifier_gives_the_same(ids: Tensor) -> None:
-    """GPT2ForSequenceClassification reads the last token before the padding too, and has no bias."""
-    sizes = TheirConfig(n_embd=32, n_layer=2, n_head=4, vocab_size=V, n_positions=20, num_labels=3, pad_token_id=PAD)
-    torch.manual_seed(0)
-    theirs = GPT2ForSequenceClassification(sizes).eval()
-    ours = Headed(GPT2(family.config(theirs.config.to_dict())), {"classes": "classes(n=3)"}).eval()
-    named = {f"backbone.{name}": value for name, value in family.weights(theirs.transformer.state_dict()).items()}
-    head = {"heads.classes.output.weight": theirs.score.weight.detach(), "heads.classes.output.bias": torch.zeros(3)}
-    folder.fill(ours, named | head, Path("theirs"))
-    close(ours(ids).answer("classes"), theirs(ids).logits)
 
 
 def test_a_head_on_a_translators_encoder_begins_with_its_weights(ids: Tensor) -> None:

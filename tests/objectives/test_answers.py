@@ -1,6 +1,7 @@
 """Objectives that ask for an answer to a text: what they prepare against plain loops, their losses by hand."""
 
 import math
+import struct
 from itertools import chain
 
 import numpy as np
@@ -13,7 +14,7 @@ from kit import batch, close
 from qkv.data import Batch, Place, generator
 from qkv.models import Reading
 from qkv.objectives import Asked, Classes, Cloze, Heads, Objective
-from qkv.objectives.answers import by_sentence
+from qkv.objectives.answers import Choices, Number, Spans, Tags, by_sentence
 from qkv.positions import depths, relations
 from qkv.text.tokenizer import PAD
 
@@ -130,3 +131,68 @@ def test_the_loss_of_a_cloze_sums_the_weights_of_a_word() -> None:
     loss.total.backward()
     close(weights.grad[:2], torch.tensor([[0.0, 0.0, -1 / 0.3], [-5.0, 0.0, -5.0]]))
     assert weights.grad.isfinite().all()
+
+
+# -- numbers, tags, spans, choices -------------------------------------------------------------------------------------
+
+
+def halves(value: float) -> list[int]:
+    """As Python itself writes a float: sign, exponent, fraction."""
+    upper, lower = struct.unpack("<HH", struct.pack(">f", value)[::-1])[::-1]
+    return [upper, lower]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(-1e9, 1e9, width=32), min_size=1, max_size=5))
+def test_numbers_come_back_from_their_halves(values: list[float]) -> None:
+    asked = prepared(Number(), batch(*([[5, 2], halves(value)] for value in values)))
+    assert asked.labels.tolist() == values
+    assert asked.count == len(values)
+
+
+def test_the_loss_of_a_number_is_its_squared_error() -> None:
+    labels = torch.tensor([1.0, 4.0])
+    assert float(Number().loss(torch.tensor([2.0, 1.0]), Asked({}, labels, 2)).total) == 1 + 9
+
+
+def test_both_orders_of_two_texts_are_added() -> None:
+    """Rows of three columns: the model reads all firsts, then all seconds; what it says of a pair is summed."""
+    asked = prepared(Number(), batch([[5, 2, 6], [6, 2, 5], halves(3.0)], [[7, 2], [2, 7], halves(1.0)]))
+    assert asked.inputs["ids"].tolist() == [[5, 2, 6], [7, 2, 0], [6, 2, 5], [2, 7, 0]]
+    said = torch.tensor([1.0, 0.5, 1.5, 2.0])
+    assert float(Number().loss(said, asked).total) == pytest.approx((2.5 - 3) ** 2 + (2.5 - 1) ** 2)
+
+
+def test_tags_are_asked_at_the_first_sub_word() -> None:
+    asked = prepared(Tags(), batch([[1, 5, 6, 7, 2], [1, 3], [2, 0]], [[1, 8, 2], [1], [1]]))
+    assert asked.labels.tolist() == [[-100, 2, -100, 0, -100], [-100, 1, -100, -100, -100]]
+    assert asked.count == 3
+    logits = torch.zeros(2, 5, 3)
+    logits[0, 1, 2] = logits[1, 1, 0] = math.log(3)
+    loss = Tags().loss(logits, asked)
+    assert float(loss.total) == pytest.approx(-math.log(3 / 5) - math.log(1 / 3) - math.log(1 / 5))
+    assert float(loss.parts["accuracy"]) == 2  # of three equal ones the first is taken, here the right one
+
+
+def test_the_loss_of_a_span_is_half_of_both_ends() -> None:
+    asked = prepared(Spans(), batch([[1, 5, 6, 2], [1, 2]], [[1, 7, 2], [0, 0]]))
+    assert (asked.labels.tolist(), asked.count) == ([[1, 2], [0, 0]], 2)
+    logits = torch.zeros(2, 2, 4)
+    logits[1, :, 3] = -torch.inf  # padding
+    logits[0, 0, 1] = math.log(3)
+    loss = Spans().loss(logits, asked)
+    expected = -math.log(3 / 6) - math.log(1 / 4) - 2 * math.log(1 / 3)
+    assert float(loss.total) == pytest.approx(expected / 2)
+    assert float(loss.parts["accuracy"]) == 1
+
+
+def test_choices_are_read_one_by_one_and_weighed_together() -> None:
+    """Three choices and two: five texts; a softmax over those of each row."""
+    rows = ([[1, 5, 2, 1, 6, 7, 2, 8], [3, 4, 1], [1]], [[1, 9], [1, 1], [0]])
+    asked = prepared(Choices(), batch(*rows))
+    assert asked.inputs["ids"].tolist() == [[1, 5, 2, 0], [1, 6, 7, 2], [8, 0, 0, 0], [1, 0, 0, 0], [9, 0, 0, 0]]
+    assert asked.count == 2
+    said = torch.tensor([0.0, math.log(3), 0.0, math.log(4), 0.0])
+    loss = Choices().loss(said, asked)
+    assert float(loss.total) == pytest.approx(-math.log(3 / 5) - math.log(4 / 5))
+    assert float(loss.parts["accuracy"]) == 2

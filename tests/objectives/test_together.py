@@ -8,11 +8,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kit import batch, close, refused, tiny_model
+from kit import batch, close, refused, tiny_model, tokenizer
 from qkv.data import Place, generator
 from qkv.errors import InputError
-from qkv.objectives import OBJECTIVES, Asked, CausalLM, Classes, Together, Translation, in_full, objective
-from qkv.objectives.together import terms
+from qkv.objectives import (
+    OBJECTIVES,
+    Asked,
+    CausalLM,
+    Classes,
+    Either,
+    Together,
+    Translation,
+    in_full,
+    objective,
+    plain,
+)
+from qkv.objectives.together import alternatives
 
 BATCH = batch([[5, 6, 7, 9], [1]], [[8, 4], [0]], [[10, 11, 12], [1]])
 
@@ -63,9 +74,10 @@ def test_the_loss_is_the_weighted_sum_of_the_means() -> None:
     of_words = F.cross_entropy(outputs.logits[:, :3].flatten(0, 1), words.flatten(), ignore_index=0)
     expected = of_classes + 0.5 * of_words
     close(loss.total / asked.count, expected)
-    close(loss.parts["classes_loss"] / asked.count, of_classes)
-    close(loss.parts["causal_lm_loss"] / asked.count, of_words)
-    close(loss.parts["causal_lm_likelihood"] / asked.count, of_words)
+    assert loss.counts == {"classes_loss": 3, "causal_lm_loss": 6, "causal_lm_likelihood": 6}
+    close(loss.parts["classes_loss"] / 3, of_classes)
+    close(loss.parts["causal_lm_loss"] / 6, of_words)
+    close(loss.parts["causal_lm_likelihood"] / 6, of_words)
     assert loss.parts["accuracy"] == (outputs.said.argmax(1) == labels).sum()
     parameters = [*model.parameters()]
     found = torch.autograd.grad(loss.total / asked.count, parameters, retain_graph=True)
@@ -108,24 +120,35 @@ def test_what_a_text_names() -> None:
     assert objective("translation(label_smoothing=0.2, smoothing_form='torch')") == Translation(
         label_smoothing=0.2, smoothing_form="torch"
     )
-    assert terms("classes") == [(1.0, "classes")]
-    assert terms("classes(label_smoothing=0.1) + 0.5 * causal_lm + 2*heads") == [
-        (1.0, "classes(label_smoothing=0.1)"),
-        (0.5, "causal_lm"),
-        (2.0, "heads"),
+    assert alternatives("classes") == [(1.0, [(1.0, "classes")])]
+    assert alternatives("classes(label_smoothing=0.1) + 0.5 * causal_lm + 2*heads") == [
+        (1.0, [(1.0, "classes(label_smoothing=0.1)"), (0.5, "causal_lm"), (2.0, "heads")])
     ]
-    assert terms("0.5 * (classes + 0.5 * causal_lm)") == [(0.5, "classes"), (0.25, "causal_lm")]
+    assert alternatives("0.5 * (classes + 0.5 * causal_lm)") == [(1.0, [(0.5, "classes"), (0.25, "causal_lm")])]
+    assert alternatives("classes | 3 * (heads + causal_lm) | 0 * heads") == [
+        (1.0, [(1.0, "classes")]), (3.0, [(1.0, "heads"), (1.0, "causal_lm")]), (0.0, [(1.0, "heads")]),
+    ]  # fmt: skip
     half = objective("0.5 * classes")
     assert isinstance(half, Together)
     assert half.parts == [(0.5, "classes", Classes())]
 
 
-@pytest.mark.parametrize("spec", [*OBJECTIVES, "0.5 * classes", "classes(label_smoothing=0.1) + 2 * causal_lm"])
+@pytest.mark.parametrize(
+    "spec",
+    [*OBJECTIVES, "0.5 * classes", "classes(label_smoothing=0.1) + 2 * causal_lm", "classes | causal_lm",
+     "0 * classes | 2 * causal_lm | 0.5 * (classes + 2 * causal_lm) | (3 * classes + causal_lm) | classes"],
+)  # fmt: skip
 def test_a_text_with_every_option_names_the_same(spec: str) -> None:
     whole = in_full(spec)
     assert in_full(whole) == whole
-    first, again = (one.parts if isinstance(one, Together) else one for one in (objective(spec), objective(whole)))
-    assert first == again
+    first, again = objective(spec), objective(whole)
+    assert type(first) is type(again)
+    assert [*plain(first)] == [*plain(again)]
+    if isinstance(first, Together | Either) and isinstance(again, Together | Either):
+        assert [part[:2] for part in first.parts] == [part[:2] for part in again.parts]
+    assert alternatives(whole) == [
+        (weight, [(inner, in_full(text)) for inner, text in terms]) for weight, terms in alternatives(spec)
+    ]
     assert in_full("classes + 2 * causal_lm") == (
         "classes(label_smoothing=0.0) + 2.0 * causal_lm(label_smoothing=0.0, apart=False)"
     )
@@ -189,3 +212,58 @@ def test_the_table_names_every_objective() -> None:
     for name, kind in OBJECTIVES.items():
         assert isinstance(objective(name), kind)
         assert (kind.__doc__ or "").split("\n")[0].strip()
+
+
+# -- one of several ----------------------------------------------------------------------------------------------------
+
+
+def test_each_batch_asks_one_of_several_drawn_by_their_weights() -> None:
+    either = objective("classes | 2 * causal_lm | 0 * classes")
+    assert isinstance(either, Either)
+    assert [name for _, name, _ in either.parts] == ["classes", "causal_lm", "classes_3"]
+    asked = [either.prepare(BATCH, generator(0, Place(0, n))) for n in range(3000)]
+    shares = [sum(one.chosen == i for one in asked) / len(asked) for i in range(3)]
+    assert shares[2] == 0
+    assert shares[0] == pytest.approx(1 / 3, abs=0.03)
+    assert either.prepare(BATCH, generator(0, Place(0, 7))).chosen == asked[7].chosen
+    model = Headed()
+    for one in asked[:6]:
+        alone = (Classes(), CausalLM())[one.chosen]
+        own = alone.prepare(BATCH, generator(0, Place()))
+        assert one.count == own.count
+        assert one.to("cpu").chosen == one.chosen
+        close(either.loss(model(**one.inputs), one).total, alone.loss(model(**own.inputs), own).total)
+
+
+def test_a_model_that_reads_it_is_told_the_number_of_the_task() -> None:
+    words = tokenizer()
+    either = objective("classes | causal_lm").knowing(words, {"ids", "task"})
+    found = [either.prepare(BATCH, generator(0, Place(0, n))) for n in range(8)]
+    assert {one.inputs["task"] for one in found} == {0, 1}
+    assert all(one.inputs["task"] == one.chosen for one in found)
+    silent = objective("classes | causal_lm").knowing(words, {"ids"})
+    assert "task" not in silent.prepare(BATCH, generator(0, Place())).inputs
+
+
+def test_the_figures_of_several_are_means_by_their_weights() -> None:
+    either = objective("classes | 3 * causal_lm")
+    assert isinstance(either, Either)
+    found = either.figures({"classes": {"loss": 1.0, "accuracy": 0.5}, "causal_lm": {"loss": 2.0, "perplexity": 7.0}})
+    assert found == {"loss": 1.75, "accuracy": 0.5, "classes_loss": 1.0, "classes_accuracy": 0.5, "causal_lm_loss": 2.0,
+                     "causal_lm_perplexity": 7.0}  # fmt: skip
+
+
+@refused(
+    {
+        "0 * classes | 0 * heads": "every objective has the weight 0",
+        "next_sentence + sentence_order": "next_sentence and sentence_order each put sentences in an order",
+        "classes | ": "names no objective",
+        "classes || heads": "names no objective",
+        "classes & heads": "names no objective",
+        "classes + (heads | cloze)": "names no objective",
+    },
+    "spec",
+    plain=True,
+)
+def test_what_cannot_be_asked_by_turns_is_refused(spec: str) -> None:
+    objective(spec)

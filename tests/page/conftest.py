@@ -44,6 +44,34 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "numbers"
 
 
+QUICK = {"steps": 5, "threads": 1, "precision": "float32"}
+
+
+@pytest.fixture(scope="session")
+def task_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A model of each task but translation, after a few steps of training."""
+    place = tmp_path_factory.mktemp("tasks")
+    book, reviews = place / "book.txt", place / "reviews.tsv"
+    book.write_text("\n".join(f"the old king saw {i} stars and a queen ." for i in range(300)))
+    marks = [("good", "fine"), ("bad", "dull")]
+    reviews.write_text("".join(f"{label}\tfilm {i} is {word} .\n" for i in range(40) for label, word in marks))
+    small = {"d_model": 32, "n_heads": 2, "layers": 1, "dropout": 0.0}
+    qkv.train(book, out=place / "lm", quiet=True, data={"vocab_size": 320, "window": 64},
+              model={**small, "max_length": 1024}, training=QUICK)  # fmt: skip
+    qkv.train(book, task="fill", out=place / "bert", quiet=True, data={"vocab_size": 320, "window": 32},
+              model={**small, "max_length": 32}, training=QUICK)  # fmt: skip
+    qkv.train(reviews, task="classify", out=place / "critic", quiet=True, data={"vocab_size": 300},
+              model={"d_embedding": 8, "d_model": 8}, training=QUICK)  # fmt: skip
+    return {name: place / name for name in ("critic", "lm", "bert")}
+
+
+@pytest.fixture(scope="session")
+def tasks_server(model: Path, task_folders: dict[str, Path]) -> Iterator[str]:
+    """Models of all tasks on one server, a classifier first."""
+    with serving("--model", *task_folders.values(), model) as address:
+        yield address
+
+
 @contextmanager
 def serving(*arguments: object) -> Iterator[str]:
     """The address of `qkv serve` with these arguments, until the end of the block."""

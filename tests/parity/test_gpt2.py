@@ -12,7 +12,8 @@ from transformers import GPT2LMHeadModel
 
 from kit import padded, refused
 from qkv.attention import recording
-from qkv.convert.families import gpt2 as family
+from qkv.convert.families.gpt import GPT2 as FAMILY
+from qkv.convert.family import our_settings, our_weights, plain
 from qkv.errors import InputError
 from qkv.folder import fill
 from qkv.models import GPT2, GPT2Config, count_parameters
@@ -31,9 +32,15 @@ def twins(dtype: torch.dtype = torch.float32, **settings: Any) -> tuple[GPT2LMHe
     with torch.no_grad():
         for name, parameter in theirs.named_parameters():
             parameter.normal_(1.0 if "ln_" in name and name.endswith("weight") else 0.0, 0.1)
-    ours = GPT2(family.config(theirs.config.to_dict())).eval()
-    fill(ours, family.weights(theirs.state_dict()), Path("theirs"))
+    ours = GPT2(GPT2Config(**our_settings(FAMILY, theirs.config.to_dict(), "theirs"), vocab_size=V)).eval()
+    fill(ours, renamed(theirs.state_dict()), Path("theirs"))
     return theirs.to(dtype), ours.to(dtype)
+
+
+def renamed(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Their weights under our names; ids are the same."""
+    named = {plain(name, FAMILY.prefix): value for name, value in theirs.items()}
+    return our_weights(FAMILY, named, None, range(V), 0, "")
 
 
 def draw(length: int = T, rows: int = B) -> Tensor:
@@ -89,7 +96,7 @@ def test_the_loss_and_every_gradient(length: int, is_training: bool) -> None:
     assert difference(found, expected) <= 1e-5
     expected.backward()
     found.backward()
-    gradients = family.weights({name: p.grad for name, p in theirs.named_parameters() if p.grad is not None})
+    gradients = renamed({name: p.grad for name, p in theirs.named_parameters() if p.grad is not None})
     assert gradients.keys() == {name for name, _ in ours.named_parameters()}
     for name, parameter in ours.named_parameters():
         assert parameter.grad is not None
@@ -166,15 +173,15 @@ def test_other_settings_of_theirs(activation: str) -> None:
     ],
 )
 def test_what_is_no_gpt2_is_refused(wrong: dict[str, Any]) -> None:
-    family.config(wrong)
+    GPT2Config(**our_settings(FAMILY, wrong, "config.json"))
 
 
 def test_a_weight_of_another_family_is_refused() -> None:
     with pytest.raises(InputError, match=r"encoder\.layer\.0"):
-        family.weights({"encoder.layer.0.output.dense.weight": torch.zeros(2, 2)})
+        renamed({"encoder.layer.0.output.dense.weight": torch.zeros(2, 2)})
 
 
 def test_old_files_carry_a_causal_mask_too() -> None:
     theirs, _ = twins()
     more = {"transformer.h.0.attn.bias": torch.ones(1, 1, 8, 8), "transformer.h.0.attn.masked_bias": torch.tensor(-1e4)}
-    assert family.weights({**theirs.state_dict(), **more}).keys() == family.weights(theirs.state_dict()).keys()
+    assert renamed({**theirs.state_dict(), **more}).keys() == renamed(theirs.state_dict()).keys()

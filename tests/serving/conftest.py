@@ -1,4 +1,4 @@
-"""A tiny model that knows some words, trained in a few seconds, and a server for it in this process."""
+"""Tiny models, trained in a few seconds: one knows some words, others next to nothing; and servers in this process."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -9,7 +9,8 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from kit import pad, teach
+import qkv
+from kit import pad, save_untrained, teach
 from qkv import Translator, folder
 from qkv.models import Transformer, TransformerConfig
 from qkv.opening import load_translator
@@ -49,6 +50,43 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+QUICK = {"threads": 1, "precision": "float32"}
+
+
+@pytest.fixture(scope="session")
+def lm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model that knows one sentence by heart, with a number in it, and what may stand after its end."""
+    place = tmp_path_factory.mktemp("lm")
+    (place / "book.txt").write_text("\n".join(f"the old king saw {i} stars and a queen ." for i in range(300)))
+    qkv.train(
+        place / "book.txt", out=place / "lm", quiet=True, data={"vocab_size": 320, "window": 64},
+        model={"d_model": 32, "n_heads": 2, "layers": 1, "max_length": 64, "dropout": 0.0},
+        training={"steps": 60, "learning_rate": 0.01, **QUICK},
+    )  # fmt: skip
+    return place / "lm"
+
+
+@pytest.fixture(scope="session")
+def critic_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier of films."""
+    place = tmp_path_factory.mktemp("critic")
+    lines = [f"{('good', 'bad')[i % 2]}\tfilm {i} is {('fine', 'dull')[i % 2]} .\n" for i in range(60)]
+    (place / "train.tsv").write_text("".join(lines))
+    qkv.train(
+        place / "train.tsv", task="classify", out=place / "critic", quiet=True, data={"vocab_size": 300},
+        model={"d_embedding": 8, "d_model": 8}, training={"steps": 10, **QUICK},
+    )  # fmt: skip
+    return place / "critic"
+
+
+@pytest.fixture(scope="session")
+def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that fills in, and has learned nothing."""
+    texts = ["the old king saw two stars and a queen"] * 3
+    words = Tokenizer.train(texts, kind="wordpiece", vocab_size=300, specials=["<mask>"])
+    return save_untrained(tmp_path_factory.mktemp("bert") / "bert", "bert", words, {"task": "fill"}, max_length=32)
+
+
 @pytest.fixture(scope="session")
 def translator(model_folder: Path) -> Translator:
     return load_translator(model_folder)
@@ -68,8 +106,8 @@ def serve(model_folder: Path) -> Iterator[Serve]:
     """`serve(key="secret", limits=Limits(...))` is a client of a server with these settings; it stops with the test."""
     running: list[Service] = []
 
-    def start(*others: Path, **settings: Any) -> TestClient:
-        service = Service(Models.load([model_folder, *others]), **settings)
+    def start(*others: Path, alone: bool = False, **settings: Any) -> TestClient:
+        service = Service(Models.load([*others] if alone else [model_folder, *others]), **settings)
         running.append(service)
         app = make_app(service)
         app.state.service = service
@@ -84,5 +122,13 @@ def serve(model_folder: Path) -> Iterator[Serve]:
 def client(model_folder: Path) -> Iterator[TestClient]:
     """A server with the defaults, for tests that change nothing in it."""
     service = Service(Models.load([model_folder]))
+    yield TestClient(make_app(service))
+    service.close()
+
+
+@pytest.fixture(scope="module")
+def mixed(model_folder: Path, lm_folder: Path, critic_folder: Path, bert_folder: Path) -> Iterator[TestClient]:
+    """A server with models of several tasks."""
+    service = Service(Models.load([model_folder, lm_folder, critic_folder, bert_folder]))
     yield TestClient(make_app(service))
     service.close()

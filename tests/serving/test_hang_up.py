@@ -12,7 +12,8 @@ import pytest
 import uvicorn
 
 from qkv.serving import Limits, Models, Service, make_app
-from qkv.serving.queue import CHUNK, Call, Job
+from qkv.serving.queue import Ask
+from qkv.serving.queued import CHUNK
 from qkv.serving.server import listening
 
 SOON = 30.0  # seconds
@@ -25,7 +26,7 @@ class Running:
     def __init__(self, service: Service, port: int) -> None:
         self.service, self.port = service, port
         self.gate, self.batches = threading.Event(), list[list[str]]()
-        translator = service.models.served[0].translator
+        translator, self.queue = service.models.served[0].translator, next(iter(service.queues.values()))
         own = translator.translate
 
         def translate(texts: list[str], **how: Any) -> Any:
@@ -34,9 +35,9 @@ class Running:
             return own(texts, **how)
 
         translator.translate = translate  # type: ignore[assignment,method-assign]
-        self.jobs: list[Job | Call] = []  # all that ever came to the queue
-        put = service.queue.put
-        service.queue.put = lambda job: (self.jobs.append(job), put(job))[1]  # type: ignore[method-assign]
+        self.asks: list[Ask] = []  # all that ever came to the queue
+        put = self.queue.put
+        self.queue.put = lambda ask: (self.asks.append(ask), put(ask))[1]  # type: ignore[method-assign]
 
     def send(self, path: str, **fields: Any) -> socket.socket:
         body = json.dumps(fields).encode()
@@ -46,12 +47,12 @@ class Running:
         return line
 
     def waits(self) -> int:
-        return sum(job.waiting for job in list(self.service.queue.jobs))
+        return self.queue.waiting
 
     def hang_up(self, line: socket.socket) -> None:
         """And wait until the server knows."""
         line.close()
-        until(self.jobs[-1].gone.is_set)
+        until(self.asks[-1].gone.is_set)
 
     @property
     def abandoned(self) -> float:
@@ -103,7 +104,7 @@ def test_what_nobody_waits_for_is_not_translated(
     until(lambda: running.waits() == sentences)
     running.hang_up(line)
     last = running.send("/translate", q="snow.", **PAIR)
-    until(lambda: len(running.service.queue.jobs) == 2)
+    until(lambda: len(running.queue.asks) == 2)
     running.gate.set()
     assert (answer(first), answer(last)) == ({"translatedText": "Hund."}, {"translatedText": "Schnee."})
     assert running.batches == [["dog."], ["snow."]]
@@ -130,7 +131,7 @@ def test_who_stays_is_answered_though_others_hang_up(running: Running) -> None:
 
 
 def test_what_stood_beside_a_text_that_was_refused_is_not_translated(running: Running) -> None:
-    running.service.queue.limits = Limits(queue=4)  # of which one client may have two
+    running.queue.limits = Limits(queue=4)  # of which one client may have two
     first = running.send("/translate", q="dog.", **PAIR)
     until(lambda: running.batches)
     refused = answer(running.send("/api/translate", q=["cat.", "snow.", "boat."], target="de"))
@@ -139,3 +140,29 @@ def test_what_stood_beside_a_text_that_was_refused_is_not_translated(running: Ru
     assert answer(first) == {"translatedText": "Hund."}
     until(lambda: running.abandoned == 2)
     assert running.batches == [["dog."]]
+
+
+def test_a_text_that_nobody_reads_on_is_not_written_on(lm_folder: Path) -> None:
+    """The client closes its socket in the middle of a stream of which a million tokens are still to come."""
+    service = Service(Models.load([lm_folder]), Limits(tokens=10**6, seconds=600))
+    with listening("127.0.0.1", 0) as door:
+        server = uvicorn.Server(uvicorn.Config(make_app(service), log_config=None, ws="none"))
+        thread = threading.Thread(target=lambda: server.run(sockets=[door]))
+        thread.start()
+        body = json.dumps({"q": "the", "tokens": 10**6, "endless": True, "stream": True}).encode()
+        line = socket.create_connection(door.getsockname(), SOON)
+        head = (
+            f"POST /api/generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        )
+        line.sendall(head.encode() + b"\r\n\r\n" + body)
+        told = b""
+        while told.count(b"data: ") < 3:
+            told += line.recv(2**16)
+        assert service.active == 1
+        line.close()
+        until(lambda: service.active == 0)
+        until(lambda: not service.queues["lm"].asks)
+        assert service.metrics.total("qkv_abandoned_sentences_total") == 1
+        server.should_exit = True
+        thread.join(SOON)
+    service.close()

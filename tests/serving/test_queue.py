@@ -10,11 +10,11 @@ import pytest
 
 from kit import refused
 from qkv import InputError, Translated, Translator
-from qkv.decoding import Search
-from qkv.serving import Limits, Queue, Queued
+from qkv.serving import Limits, Queue, QueuedTranslator
 from qkv.serving.limits import Refusal
 from qkv.serving.metrics import Metrics
-from qkv.serving.queue import CHUNK, Call, Job
+from qkv.serving.queue import PIECES, WRITERS, Call, Job, Writing
+from qkv.serving.queued import CHUNK
 
 SOON = 30.0  # seconds
 
@@ -40,14 +40,18 @@ def watched(translator: Translator) -> Watched:
 
 
 @pytest.fixture
-def queue() -> Iterator[Queue]:
-    queue = Queue(Limits(queue=200), Metrics())
+def queue(watched: Watched) -> Iterator[Queue]:
+    queue = Queue(watched, Limits(queue=200), Metrics())
     yield queue
     queue.close()
 
 
-def queued(watched: Any, queue: Queue, client: str = "a", seconds: float = SOON) -> Queued:
-    return Queued(watched, queue, client, time.monotonic() + seconds)
+def queued(queue: Queue, client: str = "a", seconds: float = SOON) -> QueuedTranslator:
+    return QueuedTranslator(queue, client, time.monotonic() + seconds)
+
+
+def job(watched: Watched, texts: list[str], client: str) -> Job:
+    return Job(work=watched.translate, items=texts, client=client)
 
 
 def until(condition: Any) -> None:
@@ -64,7 +68,7 @@ def test_many_clients_share_batches_and_get_what_they_would_get_alone(
     alone = [translator.translate(text, n_best=3) for text in sentences]
     assert len({one.text for one in alone}) > 30, "a model that says the same of everything proves nothing"
     with ThreadPoolExecutor(16) as threads:
-        answers = [threads.submit(queued(watched, queue, str(i % 7)).translate, [text], n_best=3)
+        answers = [threads.submit(queued(queue, str(i % 7)).translate, [text], n_best=3)
                    for i, text in enumerate(sentences)]  # fmt: skip
         until(lambda: watched.batches)
         watched.gate.set()
@@ -81,10 +85,10 @@ def test_a_long_document_lets_a_short_text_pass(
 ) -> None:
     """It stands in the queue a chunk at a time, and comes back whole and in its order."""
     with ThreadPoolExecutor(2) as threads:
-        long = threads.submit(queued(watched, queue, "a").translate, sentences * 2)
+        long = threads.submit(queued(queue, "a").translate, sentences * 2)
         until(lambda: watched.batches)
-        short = threads.submit(queued(watched, queue, "b").translate, ["dog."])
-        until(lambda: any(isinstance(job, Job) and job.client == "b" for job in queue.jobs))
+        short = threads.submit(queued(queue, "b").translate, ["dog."])
+        until(lambda: any(ask.client == "b" for ask in queue.asks))
         watched.gate.set()
         assert short.result(SOON)
         assert "dog." in watched.batches[1]
@@ -94,15 +98,15 @@ def test_a_long_document_lets_a_short_text_pass(
 
 def test_a_turn_takes_from_everybody(watched: Watched, queue: Queue) -> None:
     """The first in the queue could fill several turns alone; the last is in the next one all the same."""
-    jobs = [Job(watched, ["dog."] * count, Search(), client)  # type: ignore[arg-type]
-            for client, count in (("first", 1), ("many", 90), ("few", 1))]  # fmt: skip
-    jobs[1].texts[:] = ["dog and cat and tree and boat and snow and child and house."] * 90  # 1,300 tokens
+    long = ["dog and cat and tree and boat and snow and child and house."] * 90  # 1,300 tokens
+    some = [("first", ["dog."]), ("many", long), ("few", ["dog."])]
+    jobs = [job(watched, texts, client) for client, texts in some]
     queue.put(jobs[0])
     until(lambda: watched.batches)
-    for job in jobs[1:]:
-        queue.put(job)
+    for one in jobs[1:]:
+        queue.put(one)
     watched.gate.set()
-    assert [len(job.answer.result(SOON)) for job in jobs] == [1, 90, 1]
+    assert [len(one.answer.result(SOON)) for one in jobs] == [1, 90, 1]
     assert "dog." in watched.batches[1]
     assert len(watched.batches) > 2
 
@@ -111,17 +115,17 @@ def test_one_search_at_a_time_and_in_turn(watched: Watched, queue: Queue) -> Non
     """Texts that are to be searched in different ways never share a batch, and both come to their turn."""
     watched.gate.set()
     with ThreadPoolExecutor(8) as threads:
-        wide = [threads.submit(queued(watched, queue).translate, ["dog cat."], beam=4, n_best=4) for _ in range(4)]
-        narrow = [threads.submit(queued(watched, queue).translate, ["dog cat."], beam=1) for _ in range(4)]
+        wide = [threads.submit(queued(queue).translate, ["dog cat."], beam=4, n_best=4) for _ in range(4)]
+        narrow = [threads.submit(queued(queue).translate, ["dog cat."], beam=1) for _ in range(4)]
         assert {len(one.result(SOON)[0].alternatives) for one in wide} == {4}
         assert {len(one.result(SOON)[0].alternatives) for one in narrow} == {1}
 
 
 def test_a_full_queue_refuses_and_says_when_to_come_back(watched: Watched, queue: Queue) -> None:
     def stand(client: str, count: int) -> Job:
-        job = Job(watched, ["dog."] * count, Search(), client)  # type: ignore[arg-type]
-        queue.put(job)
-        return job
+        one = job(watched, ["dog."] * count, client)
+        queue.put(one)
+        return one
 
     jobs = [stand("first", 1)]
     until(lambda: watched.batches)
@@ -134,16 +138,16 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(watched: Watched, queue
         stand("d", 1)
     assert (refused.value.status, refused.value.retry_after > 0) == (503, True)
     watched.gate.set()
-    assert [len(job.answer.result(SOON)) for job in jobs] == [1, 60, 40, 99, 1]
+    assert [len(one.answer.result(SOON)) for one in jobs] == [1, 60, 40, 99, 1]
 
 
 def test_nobody_fails_because_of_another(watched: Watched, queue: Queue) -> None:
     with ThreadPoolExecutor(4) as threads:
-        first = threads.submit(queued(watched, queue).translate, ["dog."])
+        first = threads.submit(queued(queue).translate, ["dog."])
         until(lambda: watched.batches)
-        good = [threads.submit(queued(watched, queue).translate, [text]) for text in ("cat.", "snow.")]
-        bad = threads.submit(queued(watched, queue).translate, ["poison"])
-        until(lambda: len(queue.jobs) == 3)
+        good = [threads.submit(queued(queue).translate, [text]) for text in ("cat.", "snow.")]
+        bad = threads.submit(queued(queue).translate, ["poison"])
+        until(lambda: len(queue.asks) == 3)
         watched.gate.set()
         assert [one.result(SOON)[0].text for one in (first, *good)] == ["Hund.", "Katze.", "Schnee."]
         with pytest.raises(ValueError, match="poison"):
@@ -152,45 +156,45 @@ def test_nobody_fails_because_of_another(watched: Watched, queue: Queue) -> None
 
 def test_who_waits_too_long_is_told_and_leaves_the_queue(watched: Watched, queue: Queue) -> None:
     with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(queued(watched, queue).translate, ["dog."])
+        first = threads.submit(queued(queue).translate, ["dog."])
         until(lambda: watched.batches)
         with pytest.raises(Refusal, match="longer than the server allows") as refused:
-            queued(watched, queue, seconds=0.01).translate(["cat."])
+            queued(queue, seconds=0.01).translate(["cat."])
         assert refused.value.status == 503
         watched.gate.set()
         assert first.result(SOON)
-        assert queued(watched, queue).translate(["snow."])[0].text == "Schnee."
+        assert queued(queue).translate(["snow."])[0].text == "Schnee."
     assert ["cat."] not in watched.batches
 
 
 def test_closing_finishes_what_waits_and_takes_no_more(watched: Watched, sentences: list[str]) -> None:
-    queue = Queue(Limits(), Metrics())
-    job = Job(watched, sentences[:50], Search(), "a")  # type: ignore[arg-type]
-    queue.put(job)
+    queue = Queue(watched, Limits(), Metrics())
+    fifty = job(watched, sentences[:50], "a")
+    queue.put(fifty)
     closing = threading.Thread(target=queue.close)
     closing.start()
     until(lambda: queue.closed)
     with pytest.raises(Refusal, match="stopping") as refused:
-        queued(watched, queue).translate(["dog."])
+        queued(queue).translate(["dog."])
     assert refused.value.status == 503
     watched.gate.set()
     closing.join(SOON)
-    assert len(job.answer.result(0)) == 50
+    assert len(fifty.answer.result(0)) == 50
     assert not queue.thread.is_alive()
 
 
 def test_what_needs_the_models_for_itself_runs_between_batches(watched: Watched, queue: Queue) -> None:
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(queued(watched, queue).translate, ["dog."])
+        first = threads.submit(queued(queue).translate, ["dog."])
         until(lambda: watched.batches)
-        call = Call(lambda: (threading.current_thread(), first.done()), "a")
+        call = Call(function=lambda: (threading.current_thread(), first.done()), client="a")
         alone = threads.submit(queue.run, call, time.monotonic() + SOON)
-        until(lambda: queue.jobs)
+        until(lambda: queue.asks)
         watched.gate.set()
         thread, _ = alone.result(SOON)
         assert thread is queue.thread
         with pytest.raises(ZeroDivisionError):
-            queue.run(Call(lambda: 1 / 0, "a"), time.monotonic() + SOON)
+            queue.run(Call(function=lambda: 1 / 0, client="a"), time.monotonic() + SOON)
 
 
 @refused(
@@ -202,23 +206,106 @@ def test_what_needs_the_models_for_itself_runs_between_batches(watched: Watched,
     ],
 )
 def test_a_search_beyond_the_limits_is_refused(wrong: dict[str, int], watched: Watched, queue: Queue) -> None:
-    queued(watched, queue).translate(["dog."], **wrong)
+    queued(queue).translate(["dog."], **wrong)
 
 
 def test_a_sentence_without_end_is_refused(watched: Watched, queue: Queue) -> None:
     with pytest.raises(InputError, match="a sentence has 20001 characters, more than 20000"):
-        queued(watched, queue).translate(["x" * 20_001])
+        queued(queue).translate(["x" * 20_001])
 
 
 def test_a_text_that_cannot_be_read_fails_alone(watched: Watched, queue: Queue) -> None:
     watched.gate.set()
     with pytest.raises(InputError, match="half a surrogate pair"):
-        queued(watched, queue).translate(["dog.", "\ud800"])
-    assert queued(watched, queue).translate(["cat."])[0].text == "Katze.", "the thread goes on"
+        queued(queue).translate(["dog.", "\ud800"])
+    assert queued(queue).translate(["cat."])[0].text == "Katze.", "the thread goes on"
 
 
 def test_a_long_text_fits_into_a_short_queue(watched: Watched, sentences: list[str]) -> None:
     watched.gate.set()
-    queue = Queue(Limits(queue=10), Metrics())
-    assert len(queued(watched, queue).translate(sentences)) == len(sentences)
+    queue = Queue(watched, Limits(queue=10), Metrics())
+    assert len(queued(queue).translate(sentences)) == len(sentences)
     queue.close()
+
+
+# -- what is written piece by piece ------------------------------------------------------------------------------------
+
+
+class Pen:
+    """Pieces that note who wrote them, once the gate is open."""
+
+    def __init__(self, name: str, count: int, notes: list[str], gate: threading.Event) -> None:
+        self.name, self.left, self.notes, self.gate = name, count, notes, gate
+
+    def __iter__(self) -> "Pen":
+        return self
+
+    def __next__(self) -> str:
+        assert self.gate.wait(SOON)
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        self.notes.append(self.name)
+        return f"{self.name}{self.left}"
+
+
+def test_texts_are_written_by_turns_and_each_comes_whole(queue: Queue, watched: Watched) -> None:
+    """A short one that comes last is done long before the first; no more than a few are begun at a time."""
+    notes, gate = list[str](), threading.Event()
+    lengths = {"a": 10 * PIECES, "b": 9 * PIECES, "c": 8 * PIECES, "d": 7 * PIECES, "e": 3}
+    assert len(lengths) == WRITERS + 1
+
+    def read(name: str) -> list[str]:
+        asked = Writing(pieces=Pen(name, lengths[name], notes, gate), client=name)
+        return list(queue.read(asked, time.monotonic() + SOON))
+
+    with ThreadPoolExecutor(len(lengths)) as threads:
+        found = {}
+        for i, name in enumerate(lengths):
+            found[name] = threads.submit(read, name)
+            until(lambda i=i: len(queue.asks) == i + 1)
+        gate.set()
+        for name, count in lengths.items():
+            assert found[name].result(SOON) == [f"{name}{left}" for left in reversed(range(count))]
+    turns = "".join(notes[i] for i in range(0, len(notes), PIECES))
+    assert turns.startswith("abcdabcd")
+    assert notes.index("e") > len(notes) - notes[::-1].index("d") - 1, "it waits until one of the four is done"
+    assert notes.index("e") < len(notes) - PIECES, "but not until all are"
+
+
+def test_a_batch_comes_between_two_turns_of_a_text(queue: Queue, watched: Watched) -> None:
+    gate, notes = threading.Event(), list[str]()
+    watched.gate.set()
+    asked = Writing(pieces=Pen("a", 10**6, notes, gate), client="a")
+    pieces = queue.read(asked, time.monotonic() + SOON)
+    gate.set()
+    next(pieces)
+    assert queued(queue, "b").translate(["cat."])[0].text == "Katze."
+    pieces.close()
+    until(lambda: not queue.asks)
+    assert len(notes) < 10**6, "what nobody reads on is not written on"
+
+
+def test_a_text_that_cannot_be_written_ends_in_its_error(queue: Queue) -> None:
+    def pieces() -> Iterator[str]:
+        yield "one"
+        raise InputError("no more")
+
+    found = queue.read(Writing(pieces=pieces(), client="a"), time.monotonic() + SOON)
+    assert next(found) == "one"
+    with pytest.raises(InputError, match="no more"):
+        next(found)
+
+
+def test_who_hangs_up_ends_the_writing(queue: Queue) -> None:
+    gate, notes = threading.Event(), list[str]()
+    gate.set()
+    asked = Writing(pieces=Pen("a", 10**6, notes, gate), client="a")
+    found = queue.read(asked, time.monotonic() + SOON)
+    next(found)
+    asked.gone.set()
+    with pytest.raises(Refusal, match="the client hung up"):
+        list(found)
+    assert not queue.asks
+    assert len(notes) < 10**6
+    assert queue.metrics.total("qkv_abandoned_sentences_total") == 1

@@ -22,8 +22,9 @@ DESCRIBED = [(entry.method, entry.path) for entry in ROUTES if entry.about != AB
 
 
 @pytest.fixture(scope="module")
-def schema(model_folder: Path) -> Iterator[Any]:
-    service = Service(Models.load([model_folder]), Limits(characters=200))
+def schema(model_folder: Path, lm_folder: Path, critic_folder: Path, bert_folder: Path) -> Iterator[Any]:
+    folders = [model_folder, lm_folder, critic_folder, bert_folder]
+    service = Service(Models.load(folders), Limits(characters=200, tokens=20))
     yield schemathesis.openapi.from_asgi("/spec", make_app(service))
     service.close()
 

@@ -15,7 +15,8 @@ from kit import real, refused, tokenizer
 from qkv.errors import InputError
 from qkv.models import GPT2, Hierarchical
 from qkv.tasks import Survey
-from qkv.tasks.classify import Classify, LabelledConfig, bag_of_words, majority
+from qkv.tasks.classify import Classify, LabelledConfig
+from qkv.tasks.labels import bag_of_words, majority
 from qkv.text import read_labelled
 from qkv.text.labelled import sentences
 from qkv.text.tokenizer import EOS

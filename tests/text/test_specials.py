@@ -1,5 +1,7 @@
 """Special tokens with names of their own; words and their places; what WordPiece keeps of a text."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,6 +52,17 @@ def test_a_name_is_a_token_where_that_is_asked_for(kind: str) -> None:
     assert tokenizer.encode("<mask><cls>", specials=True) == [mask, mask + 1]
     assert tokenizer.encode("A big dog.", specials=True) == whole
     assert tokenizer.encode("A </s>", specials=True) == tokenizer.encode("A </s>"), "only those named in training"
+
+
+@every_kind
+@pytest.mark.parametrize("text", ["A <mask> dog.", "<mask><mask> big <cls>, dog", "dog<mask>"])
+def test_decoding_writes_specials_out_where_that_is_asked_for(kind: str, text: str) -> None:
+    """As they are read again; the ends of a text are not written."""
+    tokenizer = KINDS[kind]
+    ids = tokenizer.encode(text, specials=True)
+    written = tokenizer.decode([BOS, *ids, EOS, PAD], specials=True)
+    assert tokenizer.encode(written, specials=True) == ids
+    assert [name for name in re.findall("<[^>]*>", written) if name != "<unk>"] == re.findall("<[^>]*>", text)
 
 
 @every_kind
@@ -140,3 +153,32 @@ def test_wordpieces_letters_leave_room_for_longer_pieces() -> None:
     tokenizer = Tokenizer.train(["the cat the cat " * 9, rare], kind="wordpiece", vocab_size=44)
     assert len(tokenizer) <= 44
     assert tokenizer.pieces(tokenizer.encode("the cat")) == ["the", "cat"]
+
+
+def test_which_tokens_begin_a_word() -> None:
+    expected = {
+        "bpe": {"▁A": True, "▁big": True, "▁dog": True, ".": False},
+        "byte_bpe": {"A": False, "▁big": True, "▁dog": True, ".": False},
+        "wordpiece": {"a": True, "big": True, "dog": True, ".": True},
+        "characters": dict.fromkeys("A▁bigdo.", True),
+    }
+    for kind, words in expected.items():
+        ids = KINDS[kind].encode("A big dog.")
+        assert {KINDS[kind].pieces([n])[0]: KINDS[kind].begins_word[n] for n in ids} == words, kind
+    begins = KINDS["bpe"].begins_word
+    assert not any(begins[number] for number in range(4, 260)), "bytes go on with a word"
+
+
+@every_kind
+def test_each_special_token_is_a_word_of_its_own(kind: str) -> None:
+    tokenizer = KINDS[kind]
+    assert len(tokenizer.begins_word) == len(tokenizer)
+    assert all(tokenizer.begins_word[number] for number in tokenizer.specials.values())
+
+
+@settings(deadline=None)
+@given(text=st.text(st.sampled_from("a dog.Eß大 \n"), max_size=20))
+def test_wordpiece_begins_as_many_words_as_berts_rule_finds(text: str) -> None:
+    """White space and each sign and Chinese character part words."""
+    words = re.findall(r"[^\W大]+|[.大]", text)
+    assert sum(KINDS["wordpiece"].begins_word[number] for number in KINDS["wordpiece"].encode(text)) == len(words)

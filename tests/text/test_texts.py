@@ -59,9 +59,12 @@ def test_verbatim_but_for_the_mark_and_the_line_ends(tmp_path: Path) -> None:
     raw = "\ufeff  A\u00a0b\r\n\r\n\tc  \ne\u0301\r"
     for name in ("a.txt", "a", "a.en", "a.txt.gz"):
         path = write(tmp_path / name, raw)
-        assert list(read_texts([path])) == [("  A\u00a0b\n\n\tc  \ne\u0301\r", f"{path} line 1", True)]
+        assert list(read_texts([path])) == [Text("  A\u00a0b\n\n\tc  \ne\u0301\r", f"{path} line 1", True)]
         paragraphs = list(read_texts([path], documents="blank_lines"))
-        assert paragraphs == [("  A\u00a0b", f"{path} line 1", True), ("\tc  \ne\u0301\r", f"{path} line 3", True)]
+        assert paragraphs == [
+            Text("  A\u00a0b", f"{path} line 1", True),
+            Text("\tc  \ne\u0301\r", f"{path} line 3", True),
+        ]
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4])
@@ -75,7 +78,7 @@ def test_a_line_end_in_two_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_blank_lines_at_both_ends_are_no_documents(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "\n \na\n\n  ")
     for documents in ("blank_lines", "lines"):
-        assert list(read_texts([path], documents=documents)) == [("a", f"{path} line 3", True)]
+        assert list(read_texts([path], documents=documents)) == [Text("a", f"{path} line 3", True)]
 
 
 def test_files_are_read_one_after_the_other(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """With the same vocabulary, our tokenizers write what transformers' and a plain loop over the published rule write."""
 
-import gzip
 import itertools
 import json
 from pathlib import Path
@@ -8,25 +7,20 @@ from typing import Any
 
 import pytest
 
-from kit import real
+from kit import real_lines
 from qkv.text.kinds import PRINTABLE
 from qkv.text.tokenizer import UNK, Tokenizer
 
 transformers = pytest.importorskip("transformers")
 regex = pytest.importorskip("regex")
 
-FILES = ["wikitext-2/valid.txt.gz", "multi30k/val.fr", "multi30k/val.de", "tatoeba-en-zh/valid.zh"]
 WORDS = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")  # GPT-2's
 
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
     """1,000 lines of real text in several scripts, with white space of all sorts around them."""
-    found: list[str] = []
-    for name in FILES:
-        data = real(name).read_bytes()
-        found += (gzip.decompress(data) if name.endswith(".gz") else data).decode().split("\n")[:250]
-    return [f"{'  ' * (i % 3)}{line}{' ' * (i % 4)}\n{'x' * (i % 2)}" for i, line in enumerate(found)]
+    return [f"{'  ' * (i % 3)}{line}{' ' * (i % 4)}\n{'x' * (i % 2)}" for i, line in enumerate(real_lines())]
 
 
 @pytest.fixture(scope="module")

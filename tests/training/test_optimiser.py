@@ -56,6 +56,44 @@ def test_ten_steps_equal_torch(workshop: Any, name: str, decay: float, what: str
     assert not torch.equal(next(twin.parameters()), next(workshop.model().parameters()))
 
 
+def test_without_bias_correction_ten_steps_equal_berts_formula(workshop: Any) -> None:
+    """m <- b1 m + (1 - b1) g, v <- b2 v + (1 - b2) g^2, w <- w - lr (m / (sqrt(v) + eps) + decay w)."""
+    trainer = workshop.trainer(
+        model=workshop.model(dropout=0.0), optimizer="adamw", bias_correction=False, weight_decay=0.1, decay="all",
+        learning_rate=0.001, clip=0.0, schedule="constant", beta1=0.9, beta2=0.999, epsilon=1e-6,
+    )  # fmt: skip
+    twin = workshop.model(dropout=0.0)
+    m, v = ({name: torch.zeros_like(weight) for name, weight in twin.named_parameters()} for _ in range(2))
+    for one in islice(trainer.batches.stream(), 10):
+        trainer.step([one])
+        twin.zero_grad()
+        mean_loss(twin, trainer, [one]).backward()
+        with torch.no_grad():
+            for name, weight in twin.named_parameters():
+                m[name] = 0.9 * m[name] + 0.1 * weight.grad
+                v[name] = 0.999 * v[name] + 0.001 * weight.grad**2
+                weight -= 0.001 * (m[name] / (v[name].sqrt() + 1e-6) + 0.1 * weight)
+    for (key, ours), theirs in zip(trainer.model.named_parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=2e-5, msg=key)
+
+
+@pytest.mark.parametrize("name", ["adamax", "adagrad", "asgd", "sgd"])
+def test_torchs_other_optimisers_lower_the_loss_and_go_on(workshop: Any, name: str) -> None:
+    """And what they remember is written to checkpoints, and read back."""
+    trainer = workshop.trainer(optimizer=name, learning_rate=0.05, schedule="constant", clip=1.0)
+    batches = [*islice(trainer.batches.stream(), 4)]
+    losses = [trainer.step(batches)["loss"] for _ in range(12)]
+    assert losses[-1] < losses[0]
+    trainer.save()
+    again = workshop.trainer(optimizer=name, learning_rate=0.05, schedule="constant", clip=1.0)
+    assert again.resume()
+    ours, theirs = (one.optimizer.state_dict()["state"] for one in (trainer, again))
+    assert ours.keys() == theirs.keys()
+    for number, state in ours.items():
+        assert state.keys() == theirs[number].keys()
+        assert all(torch.equal(value, theirs[number][key]) for key, value in state.items())
+
+
 def merged(batches: list[Batch]) -> Batch:
     """One batch of the rows of several, padded to the widest."""
 

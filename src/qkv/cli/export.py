@@ -1,5 +1,6 @@
 """qkv export: a model folder in another program's format, checked before it is put in its place."""
 
+import json
 import random
 import sys
 from collections.abc import Callable
@@ -12,21 +13,25 @@ from qkv.errors import InputError
 if TYPE_CHECKING:
     from qkv.decoding import Engine, Search, Translator
     from qkv.engines.agreement import Agreement, Decode
+    from qkv.folder import Loaded
 
 SENTENCES = 100  # of the validation set, to check with
 TIE = 1e-3  # log p: a hundred times what float32 sums differ by in another order
+CLOSE = 1e-4  # of the states of tokens: a hundred times what float32 sums differ by
+UNCHECKED = "it was not checked, since transformers is not installed; pip install transformers"
 ROUGH = 0.05  # the mean that rounded weights may cost: log p of a token, or score of a sentence
 
 
 def export(
     model: Model, folder: Path | None = None, *, to: str, quantization: str = "", check: Path | None = None
 ) -> None:
-    """Write a model in another program's format, and check that it translates as qkv does.
+    """Write a model in another program's format, and check that it says what qkv does.
 
     For example:
       qkv export model --to ctranslate2 model-ct2 --quantization int8
       qkv export model --to onnx model-onnx
       qkv export model --to huggingface model-hf --check test.en
+      qkv export bert --to huggingface bert-hf
 
     Args:
       folder: The folder to write; inside the model folder, under the format's name, if none.
@@ -37,11 +42,14 @@ def export(
     from qkv.convert import exporting
     from qkv.decoding import Search
     from qkv.engines.agreement import agreement
-    from qkv.opening import load_translator
+    from qkv.opening import load_translator, task_in_folder
+    from qkv.tasks.translation import Translate
 
     target = folder or model / to
     if target.resolve() == model.resolve():
         raise InputError(f"{target} is the model folder itself; name another folder")
+    if model.is_dir() and task_in_folder(model) is not Translate:
+        return export_family(model, target, to, quantization, check)
     translator = load_translator(model, own_process=True)
     kinds, sources = sources_to_check(translator, model, check)
     given = (translator.model, translator.tokenizer, translator.about, quantization)
@@ -55,7 +63,74 @@ def export(
                 refuse(found, quantization)
     print(f"wrote {target}")
     if theirs is None:
-        print("it was not checked, since transformers is not installed; pip install transformers", file=sys.stderr)
+        print(UNCHECKED, file=sys.stderr)
+
+
+def export_family(model: Path, target: Path, to: str, quantization: str, check: Path | None) -> None:
+    """A model that does not translate: checked by what it makes of each token of some texts."""
+    from qkv import folder
+    from qkv.convert import exporting
+    from qkv.text.lines import read_lines
+    from qkv.text.tokenizer import UNK
+
+    loaded = folder.load(model)
+    with exporting(to, model, target, loaded.model, loaded.tokenizer, loaded.about, quantization) as written:
+        rng, size = random.Random(1), len(loaded.tokenizer)
+        rows = [rng.choices(range(UNK + 1, size), k=rng.randint(1, 20)) for _ in range(SENTENCES // 4)]
+        texts = [line for line in read_lines(check) if line] if check else loaded.tokenizer.decode_batch(rows)
+        found = states_apart(written, loaded, texts)
+        if found is not None:
+            print(f"{len(texts)} texts: states of tokens differ by at most {found:.1e}")
+            if found > CLOSE:
+                raise InputError("the export does not say what qkv does and was removed; please report this")
+    print(f"wrote {target}")
+    if found is None:
+        print(UNCHECKED, file=sys.stderr)
+
+
+def states_apart(written: Path, loaded: "Loaded", texts: list[str]) -> float | None:
+    """How far the last states that transformers has of some texts are from ours, relative to their size."""
+    import torch
+
+    from qkv.models import Headed
+
+    transformers = their_library()
+    if transformers is None:
+        return None
+    [name] = json.loads((written / "config.json").read_text(encoding="utf-8"))["architectures"]
+    theirs: Any = getattr(transformers, name).from_pretrained(written, local_files_only=True).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(written, local_files_only=True)
+    model: Any = loaded.model.backbone if isinstance(loaded.model, Headed) else loaded.model
+    worst = 0.0
+    with torch.inference_mode():
+        for text in texts:
+            given = tokenizer(text, return_tensors="pt", truncation=True, max_length=model.config.max_length)
+            if not given["input_ids"].numel():
+                continue
+            state = theirs(**given, output_hidden_states=True).hidden_states[-1][0]
+            ids = loaded.tokenizer.encode(text)
+            if tokenizer.num_special_tokens_to_add():
+                ids, _ = model.frame.join(loaded.tokenizer, [ids], model.config.max_length)
+            own = model.encode(torch.tensor([ids[: model.config.max_length]]))[0]
+            if own.shape != state.shape:
+                raise InputError(
+                    f"the export reads {len(state)} tokens in {text[:40]!r}, not {len(own)}; it was removed"
+                )
+            worst = max(worst, float((own - state).abs().max() / own.abs().max()))
+    return worst
+
+
+def their_library() -> Any:
+    """transformers, silent; None where it is not installed: writing its format does not need it."""
+    from qkv.convert import need
+
+    try:
+        transformers = need("transformers", "transformers")
+    except InputError:
+        return None
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    return transformers
 
 
 def sources_to_check(translator: "Translator", model: Path, check: Path | None) -> tuple[str, list[list[int]]]:
@@ -114,19 +189,15 @@ def by_onnx(folder: Path, translator: "Translator") -> "Decode":
 
 
 def by_transformers(folder: Path, _: "Translator") -> "Decode | None":
-    """None where transformers is not installed: writing its format does not need it."""
+    """None where transformers is not installed."""
     import torch
 
-    from qkv.convert import need
     from qkv.decoding import padded
     from qkv.text.tokenizer import EOS
 
-    try:
-        transformers = need("transformers", "transformers")
-    except InputError:
+    transformers = their_library()
+    if transformers is None:
         return None
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
     theirs: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True)
 
     def decode(sources: list[list[int]], limits: list[int], how: "Search") -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""qkv generate and qkv predict: what a language model writes after a text, and what other models answer to it."""
+"""qkv generate and qkv fill: what a language model writes after a text, and in the holes of one."""
 
 import dataclasses
 import sys
@@ -6,8 +6,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qkv.cli.app import Device, Flag, Model, Reader, Writer, opened, print_json
+from qkv.cli.app import Device, Flag, Model, Writer, opened, out, print_json, print_table
 from qkv.cli.lines import input_chunks, is_path
+
+BAR = 24  # characters of the bar of a certain word
 
 if TYPE_CHECKING:
     from qkv.decoding.generator import Generated, TextStream
@@ -78,58 +80,48 @@ def show(answers: "list[Generated]", *, json: bool) -> None:
         print_json({**dataclasses.asdict(answer), "alternatives": [one._asdict() for one in answer.alternatives]})
 
 
-def fill(*text: str, model: Model = Path("model"), k: int = 5, json: Flag = False, device: Device = "cpu") -> None:
+def fill(
+    *text: str, model: Model = Path("model"), k: int = 5, jointly: Flag = False, json: Flag = False,
+    device: Device = "cpu",
+) -> None:  # fmt: skip
     """The words that a masked language model finds for each <mask> of a text, the most probable first.
+
+    In a pipe or a file they are rows of tabs: number of the text, number of the <mask>, word, probability, whole text.
 
     For example:
       qkv fill "A man in a red <mask> is standing." --model bert
-      qkv fill "A <mask> in a red <mask>." --model bert --k 3 --json
+      qkv fill "A <mask> in a red <mask>." --model bert --k 3 --jointly
       qkv fill sentences.txt --model bert > words.tsv
 
     Args:
-      text: One text or several; or the name of one file with a text on each line; nothing for standard input.
-      k: Words for each <mask>.
+      text: One text or several; or the name of one file with a text on each line; nothing for standard input. Empty
+        lines are left out.
+      k: Words for each <mask>, or ways to fill all of them.
+      jointly: Fill all of a text together, from left to right, and not each while the others stay.
       json: A JSON object for each text.
     """
-    filler = opened(model, device, "fill")
+    filler, are_lines, done = opened(model, device, "fill"), not text or is_path(text), 0
     for some in input_chunks(text, "taken", "a text with a <mask>"):
-        for one in some:
-            holes = filler.holes(one, k)
+        numbered = [(done + i, one) for i, one in enumerate(some, start=1) if one.strip() or not are_lines]
+        answers = filler.fill([one for _, one in numbered], k, jointly=jointly)
+        done += len(some)
+        for (number, one), answer in zip(numbered, answers, strict=True):
+            holes = answer if isinstance(answer[0], list) else [answer]
             if json:
-                print_json({"text": one, "holes": holes})
+                print_json({"text": one, **({"ways": answer} if jointly else {"holes": holes})})
             else:
-                for words in holes:
-                    print("\t".join(f"{word['token']} {word['probability']:.3f}" for word in words), flush=True)
+                for hole, words in enumerate(holes, start=1):
+                    show_words(one, number, None if jointly else hole, words)
 
 
-def predict(
-    *text: str, model: Model = Path("model"), json: Flag = False, device: Device = "cpu", engine: Reader | None = None
-) -> None:
-    """What a model that was trained with --task says to a text: its answer, then the probability of each possible one.
-
-    For example:
-      qkv predict "A film that nobody should miss." --model model
-      qkv predict reviews.txt --model model > labels.tsv
-      cat reviews.txt | qkv predict --model model --json
-
-    Args:
-      text: One text or several; or the name of one file, which is read line by line; nothing for standard input. Each
-        line gives a line, an empty one an empty one.
-      json: A JSON object for each text, with the probability of every label.
-    """
-    how = {} if engine is None else {"engine": engine}
-    predictor, are_lines = opened(model, device, "predict", **how), not text or is_path(text)
-    for some in input_chunks(text, "taken", "a text"):
-        answers = iter(predictor.predict([one for one in some if one.strip() or not are_lines]))
-        for one in some:
-            answer = next(answers) if one.strip() or not are_lines else {}
-            print_json(answer) if json else print(as_text(answer), flush=True)
-
-
-def as_text(answer: dict[str, Any]) -> str:
-    return "\t".join(probabilities(value) if isinstance(value, dict) else str(value) for value in answer.values())
-
-
-def probabilities(named: dict[str, float]) -> str:
-    """The likeliest first."""
-    return " ".join(f"{name}={p:.3f}" for name, p in sorted(named.items(), key=lambda pair: -pair[1]))
+def show_words(text: str, number: int, hole: int | None, words: list[dict[str, Any]]) -> None:
+    """The words for one hole of a text, or for all of them: with bars for people, as rows for programs."""
+    rows = [(" ".join(word.get("tokens") or [word["token"]]), word["probability"], word["text"]) for word in words]
+    if out.is_terminal:
+        parts = text.split("<mask>")
+        mark = ["[<mask>]" if hole in (None, i) else "<mask>" for i in range(1, len(parts))]
+        out.print("".join(chain.from_iterable(zip(parts, [*mark, ""], strict=True))), markup=False, style="bold")
+        print_table(((f"  {word}", f"{100 * p:5.1f}%", "█" * round(BAR * p), whole) for word, p, whole in rows))
+        return
+    for word, p, whole in rows:
+        print(number, hole or "all", word, f"{p:.6f}", " ".join(whole.split()), sep="\t", flush=True)

@@ -9,100 +9,127 @@ from qkv.errors import InputError, nearest
 from qkv.files import write_text
 
 if TYPE_CHECKING:
-    from qkv.decoding import Translator
     from qkv.look.sentence import Look
     from qkv.why import Claim, Measured
 
 Kind = Literal["memory", "encoder", "decoder"]
+KINDS: tuple[Kind, ...] = ("memory", "encoder", "decoder")
 EXAMPLE = "I am good"
 ENDINGS = (".html", ".png", ".svg", ".gif")
 
 
 def look(
-    text: str, *, model: Model = Path("model"), output: Annotated[Path, OUTPUT] = Path("look.html"),
-    kind: Kind = "memory", layer: int | None = None, heads: Flag = False, beam: Beam = 5, n_best: int = 3,
-    device: Device = "cpu",
+    text: str, second: str = "", *, model: Model = Path("model"), output: Annotated[Path, OUTPUT] = Path("look.html"),
+    kind: Kind | None = None, layer: int | Literal["all"] | None = None, heads: Flag = False,
+    beam: Beam = 5, n_best: int = 3, device: Device = "cpu",
 ) -> None:  # fmt: skip
-    """Translate one sentence and show what the model looked at; the numbers are written beside it as JSON.
+    """Show what a model looked at: a translator while it wrote, any other while it read; with the numbers as JSON.
 
     The ending of the output's name chooses: .html is a page that needs nothing from outside, .png and .svg a heat map,
-    .gif an animation with a frame for each token that is written.
+    .gif an animation of a translator, with a frame for each token that is written.
 
     For example:
       qkv look "Two dogs play in the snow." --model model
       qkv look "Two dogs." --model model -o heads.png --heads --layer 2
       qkv look "Two dogs play in the snow." --model model -o look.gif
+      qkv look "A dog ate the food because it was hungry." --model bert -o all.png --heads --layer all
 
     Args:
       text: The sentence.
+      second: A second text, for a model that reads two, such as BERT.
       output: The file to write: .html, .png, .svg or .gif.
-      kind: Of a heat map: the decoder over the source (memory), or the self-attention of the encoder or the decoder.
-      layer: Of a heat map or an animation: which layer, counted from 1.
+      kind: Of a heat map: the decoder over the source (memory), or the self-attention of the encoder or the decoder;
+        what the model has, unless given.
+      layer: Of a heat map or an animation: which layer, counted from 1; or all of them.
       heads: Of a heat map: each head by itself, not their mean.
-      n_best: Of a page: how many translations it lists.
+      beam: Of a translator: hypotheses kept in beam search; 1 is greedy.
+      n_best: Of a page of a translator: how many translations it lists.
     """
     ending = output.suffix.lower()
     if ending not in ENDINGS:
         raise InputError(f"{output} ends in none of {', '.join(ENDINGS)}; choose one of them for the output's name")
-    from qkv.opening import load_translator
+    from qkv.decoding import Translator
+    from qkv.opening import load
 
-    translator = load_translator(model, device)
+    opened = load(model, device)
+    is_translator = isinstance(opened, Translator)
+    if is_translator and second:
+        raise InputError("a translator reads one sentence; leave out the second text, or look at two texts one by one")
+    how = {"beam": beam, "n_best": min(n_best, beam)} if is_translator else {"second": second}
     if ending == ".html":
-        save_page(translator, text, output, beam=beam, n_best=min(n_best, beam))
+        save_page(opened, text, output, model, how)
     else:
-        save_picture(translator, text, output, kind, layer, heads=heads, beam=beam)
+        save_picture(opened, text, output, kind, layer, how, heads=heads)
     print(output)
 
 
-def save_page(translator: "Translator", text: str, output: Path, *, beam: int, n_best: int) -> None:
+def save_page(opened: Any, text: str, output: Path, folder: Path, how: dict[str, Any]) -> None:
     from qkv.look.single import single_file
     from qkv.look.view import architecture_view, curves_view, explain_view, positions_view, view
     from qkv.models import Transformer
 
-    shown = view(translator, text, beam=beam, n_best=n_best)
-    extras: dict[str, Any] = positions_view(translator) | architecture_view(translator)
-    if translator.folder:
-        extras |= curves_view(translator.folder)
-    if isinstance(translator.model, Transformer):
-        extras["explain"] = explain_view(translator, text)["steps"]
+    shown = view(opened, text, **how)
+    extras: dict[str, Any] = positions_view(opened) | architecture_view(opened) | curves_view(folder)
+    if isinstance(opened.model, Transformer):
+        extras["explain"] = explain_view(opened, text)["steps"]
     write_text(output, single_file(shown, extras))
     write_text(output.with_suffix(".json"), json_module.dumps(shown, ensure_ascii=False))
 
 
 def save_picture(
-    translator: "Translator", text: str, output: Path, kind: Kind, layer: int | None, *, heads: bool, beam: int
-) -> None:
+    opened: Any, text: str, output: Path, kind: Kind | None, layer: int | Literal["all"] | None, how: dict[str, Any],
+    *, heads: bool,
+) -> None:  # fmt: skip
+    from qkv.decoding import Translator
     from qkv.decoding.trace import trace
     from qkv.look import draw
     from qkv.look.animation import animate
-    from qkv.look.sentence import look_at_ids
+    from qkv.look.sentence import look_at_ids, look_while_reading
 
     is_animation = output.suffix.lower() == ".gif"
-    if is_animation and (kind != "memory" or heads):
+    if is_animation and (kind not in (None, "memory") or heads or layer == "all"):
         raise InputError("an animation shows the mean of the decoder's heads over the source; leave out the others")
-    traced = trace(translator, text, beam=beam)
-    seen = look_at_ids(translator, traced.source_ids, traced.target_ids)
-    weights = chosen(translator, seen, kind, layer)
-    rows = seen.source if kind == "encoder" else seen.target
-    columns = ["<s>", *seen.target[:-1]] if kind == "decoder" else seen.source
-    weights, title = weights if heads else weights.mean(dim=0), f"{traced.text} → {traced.translated.text}"
-    (animate if is_animation else draw)(weights, rows, columns, output, title=title)
+    if isinstance(opened, Translator):
+        traced = trace(opened, text, beam=how["beam"])
+        seen, title = (
+            look_at_ids(opened, traced.source_ids, traced.target_ids),
+            f"{traced.text} → {traced.translated.text}",
+        )
+    elif is_animation:
+        raise InputError(f"{output} is an animation of a translation, and this model reads; let it end in .png or .svg")
+    else:
+        seen, title = look_while_reading(opened, text, how["second"]), f"{text} {how['second']}"
+    kind, weights = chosen(opened, seen, kind, layer)
+    (animate if is_animation else draw)(
+        weights if heads else weights.mean(dim=-3, keepdim=layer == "all"),
+        *seen.labels[kind],
+        output,
+        title=title.strip(),
+    )
 
 
-def chosen(translator: "Translator", seen: "Look", kind: Kind, layer: int | None) -> Any:
-    """The weights (H, T, S) of one attention; of the decoder over the source, the layer that aligns words."""
+def chosen(opened: Any, seen: "Look", kind: Kind | None, layer: int | Literal["all"] | None) -> tuple[Kind, Any]:
+    """Which kind, and its weights (H, T, S), or (layers, H, T, S) of all layers.
+
+    Unless something else is asked for, those of the decoder over the source, of the layer that aligns words; of a model
+    that only reads, its last layer's.
+    """
+    import torch
+
     from qkv.decoding.alignment import check_layer, readout_of
 
-    if kind == "memory":
-        number = check_layer(translator, readout_of(translator).layer if layer is None else layer)
-        return [m for name, m in seen.maps.items() if "memory_attention" in name][number]
-    maps = [m for name, m in seen.maps.items() if name.startswith(kind) and "memory_attention" not in name]
+    which: Kind = kind if kind is not None else next(one for one in KINDS if seen.of_kind(one))
+    maps = seen.of_kind(which)
     if not maps:
-        raise InputError(f"the {kind} of this model has no self-attention; look at another --kind")
+        raise InputError(f"this model has no attention of the kind {which}; look at another --kind")
+    if layer == "all":
+        return which, torch.stack(maps)
+    if which == "memory":
+        return which, maps[check_layer(opened, readout_of(opened).layer if layer is None else layer)]
     number = len(maps) if layer is None else layer
     if not 1 <= number <= len(maps):
-        raise InputError(f"there is no layer {number} in this {kind}; give 1 to {len(maps)}")
-    return maps[number - 1]
+        raise InputError(f"there is no layer {number} in this {which}; give 1 to {len(maps)}")
+    return which, maps[number - 1]
 
 
 def explain(
@@ -218,7 +245,7 @@ def picture(name: str = "", *, output: Output = None, model: Path | None = None,
     """
     from qkv.look.fonts import require_matplotlib
     from qkv.look.gallery import ANIMATIONS, Given, check_ending
-    from qkv.opening import load_translator
+    from qkv.opening import load
     from qkv.why.pictures import PICTURES
 
     if not name:
@@ -228,6 +255,5 @@ def picture(name: str = "", *, output: Output = None, model: Path | None = None,
     path = output or Path(f"{name}.{'gif' if name in ANIMATIONS else 'png'}")
     check_ending(path, is_animation=name in ANIMATIONS)
     require_matplotlib()
-    translator = load_translator(model) if model else None
-    given = Given(translator, text, spell=path.suffix.lower() != ".svg")
+    given = Given(load(model) if model else None, text, spell=path.suffix.lower() != ".svg")
     print(PICTURES[name](given).save(path))

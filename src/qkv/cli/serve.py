@@ -1,4 +1,4 @@
-"""qkv serve: a translation server with a page, LibreTranslate's API and our own."""
+"""qkv serve: a server of models of any task, with a page, LibreTranslate's API, OpenAI's and our own."""
 
 import os
 from pathlib import Path
@@ -10,20 +10,22 @@ from qkv.errors import InputError
 def serve(
     *, model: Files = None, host: str = "127.0.0.1", port: int = 5000, api_key: str | None = None,
     glossary: Path | None = None, suggestions: Path | None = None, protect: Several = None,
-    characters: int = 20_000, items: int = 100, queue: int = 1024, requests: int = 128, per_minute: int = 0,
-    seconds: int = 60, file_bytes: int = 2_097_152, device: Device = "cpu", engine: Engine = "lean",
+    characters: int = 20_000, items: int = 100, tokens: int = 1024, queue: int = 1024, requests: int = 128,
+    per_minute: int = 0, seconds: int = 60, file_bytes: int = 2_097_152,
+    device: Device = "cpu", engine: Engine = "lean",
 ) -> None:  # fmt: skip
-    """Serve models over HTTP: a page to look inside, LibreTranslate's API, and our own under /api.
+    """Serve models over HTTP: a page, LibreTranslate's API, OpenAI's under /v1, and our own under /api.
 
     For example:
       qkv serve --model model
       qkv serve --model en-de de-en --port 8000 --glossary terms.csv
+      qkv serve --model critic --model lm
       qkv serve --model model --host 0.0.0.0 --api-key secret
 
     With a key, open the page as http://HOST:PORT/?api_key=KEY.
 
     Args:
-      model: One or more model folders; each translates the pair of languages that it was trained for.
+      model: One or more model folders, of any task: each does what it was trained for.
       host: The address to listen on; 0.0.0.0 is for everybody who can reach this machine.
       port: The port; 0 takes a free one.
       api_key: Every request must carry this key; the environment's QKV_API_KEY, unless given.
@@ -34,7 +36,8 @@ def serve(
         very long for some texts makes the server take very long: prefer simple ones.
       characters: Most characters of one request.
       items: Most texts of one request.
-      queue: Most sentences that wait.
+      tokens: Most tokens that a language model writes after one text.
+      queue: Most sentences that wait for one model.
       requests: Most requests that are answered at the same time.
       per_minute: Most requests of one client in a minute; 0 for any number.
       seconds: Longest time to an answer.
@@ -48,8 +51,8 @@ def serve(
 
     kept = compiled(protect or [])  # before models are loaded, which takes a while
     limits = serving.Limits(
-        characters=characters, items=items, queue=queue, requests=requests, per_minute=per_minute, seconds=seconds,
-        file_bytes=file_bytes,
+        characters=characters, items=items, tokens=tokens, queue=queue, requests=requests, per_minute=per_minute,
+        seconds=seconds, file_bytes=file_bytes,
     )  # fmt: skip
     models = serving.Models.load(model or [Path("model")], device, engine, own_process=True)
     service = serving.Service(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal
 from qkv import contents
 from qkv.cli.app import Flag, From, Model, To, print_json, print_table
 from qkv.errors import InputError
+from qkv.papers import PAPERS
 
-# What `qkv list` can be asked for, and the tables that say it. Recipes are files.
+# What `qkv list` can be asked for, and the tables that say it. Recipes are files; papers are made of all of these.
 LISTS: dict[str, list[tuple[str, str]]] = {
     "tasks": [("qkv.tasks", "TASKS")],
     "models": [("qkv.models", "MODELS")],
@@ -20,6 +21,7 @@ LISTS: dict[str, list[tuple[str, str]]] = {
     "schedules": [("qkv.training", "SCHEDULES")],
     "averages": [("qkv.training.averaging", "AVERAGES")],
     "recipes": [],
+    "papers": [],
 }
 if TYPE_CHECKING:
     Listed = str
@@ -33,8 +35,11 @@ def list_(what: Listed) -> None:
     For example:
       qkv list positions
       qkv list recipes
+      qkv list papers
     """
     parts = [(name, part.summary) for place in LISTS[what] for name, part in contents.table(*place).items()]
+    if what == "papers":
+        parts = [(name, paper.summary) for name, paper in PAPERS.items()]
     print_table(parts or [(name, about) for name, (_, about) in contents.recipes().items()])
 
 

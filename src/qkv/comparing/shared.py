@@ -73,7 +73,7 @@ class Shared:
         encoding["start"] = tokenizer.fingerprint if tokenizer else ""
         folder = self.out / "corpora" / digest_json([survey.digests, task.name, encoding, bounds])[:16]
         if not folder.exists():
-            tokenizer = learn_tokenizer(task.data, survey.sample, tokenizer)
+            tokenizer = learn_tokenizer(task.data, survey.sample, tokenizer, task.named_tokens())
             prepare.write(folder, task, survey, tokenizer, task.facts(survey, tokenizer) | bounds, self.display)
         return Corpus.open(folder)
 

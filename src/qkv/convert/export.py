@@ -7,17 +7,29 @@ from pathlib import Path
 from typing import Any
 
 from qkv.convert.ctranslate2 import write_ctranslate2
-from qkv.convert.families import write_hugging_face
+from qkv.convert.families.marian import write_marian
+from qkv.convert.hugging_face import family_of, write_family
 from qkv.convert.onnx import write_onnx
 from qkv.convert.plain import check_plain
 from qkv.errors import InputError, nearest
 from qkv.files import digest as file_digest
 from qkv.files import replacing, write_json
-from qkv.models import Model, Transformer
+from qkv.models import Model
 from qkv.text.tokenizer import Tokenizer
 
+
+def write_hugging_face(
+    out: Path, model: Model, tokenizer: Tokenizer, about: Mapping[str, Any], quantization: str = ""
+) -> None:
+    """As transformers' own classes save it: a translator as Marian or Pegasus, another model as its family."""
+    if family := family_of(model):
+        write_family(out, model, tokenizer, about, family)
+    else:
+        write_marian(out, check_plain(model, "huggingface"), tokenizer, about)
+
+
 # (an empty folder, model, tokenizer, what else config.json says, quantization)
-Write = Callable[[Path, Transformer, Tokenizer, Mapping[str, Any], str], None]
+Write = Callable[[Path, Any, Tokenizer, Mapping[str, Any], str], None]
 EXPORTS: dict[str, Write] = {"ctranslate2": write_ctranslate2, "onnx": write_onnx, "huggingface": write_hugging_face}
 MARK = "qkv.json"  # says that a folder is an export, and of which weights
 
@@ -35,7 +47,7 @@ def exporting(
         raise InputError(f"unknown format {to!r}; {nearest(to, EXPORTS)}")
     if quantization and to != "ctranslate2":
         raise InputError(f"quantization={quantization!r} is for ctranslate2 alone, not for {to}; leave it out")
-    plain = check_plain(model, to)
+    plain = model if to == "huggingface" and family_of(model) else check_plain(model, to)
     if out.exists() and mark(out) is None and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists and is no export, so it is not overwritten; name a new folder")
     with replacing(out) as temporary:
@@ -61,5 +73,6 @@ def read_note(path: Path) -> dict[str, Any]:
 
 
 def digest(source: Path) -> str:
-    """The SHA-256 of a model folder's weights, in hex."""
-    return file_digest(source / "model.safetensors")
+    """The SHA-256 of a model folder's weights, in hex, or of the file that lists theirs where there are several."""
+    path = source / "model.safetensors"
+    return file_digest(path if path.exists() else path.with_name(f"{path.name}.index.json"))

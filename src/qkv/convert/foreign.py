@@ -1,15 +1,17 @@
-"""What families of other people's models share: their folder and their names as ours, their tokenizer with our ids."""
+"""What families of other people's models share: their folder as ours, and our tokenizer as theirs."""
 
-import re
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from qkv.errors import InputError
-from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from qkv.config import Tree
+from qkv.files import write_json, write_text
+from qkv.text.frames import Frame
+from qkv.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
 
 # Theirs and ours.
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish", "gelu_new": "gelu_tanh",
@@ -25,72 +27,68 @@ class Converted:
     weights: dict[str, Tensor]
     tokenizer: Tokenizer
     about: dict[str, Any]
+    heads: dict[str, str] = field(default_factory=dict)  # on a backbone, each by its name
 
 
-def rename(name: str, names: Sequence[tuple[str, str]]) -> str | None:
-    """Our name of their weight, by the first pattern that fits all of it; None if none does."""
-    for pattern, ours in names:
-        if found := re.fullmatch(pattern, name):
-            return found.expand(ours)
-    return None
+def write_tokenizer(
+    out: Path, tokenizer: Tokenizer, frame: Frame, *, segments: int = 1, without: Sequence[int] = (), **more: Any
+) -> None:
+    """Ours, which puts nothing around a text, with a last step that does; what transformers' AutoTokenizer opens.
 
-
-class Foreign(Tokenizer):
-    """Text <-> ids by a tokenizer that others trained; our id i is their id rows[i].
-
-    Some of our special ids may stand for one of theirs: Marian begins a translation with its padding.
+    `segments` is how many the model tells apart, `without` the ids of tokens to leave out, `more` what else
+    tokenizer_config.json says.
     """
+    tree: Tree = json.loads(tokenizer.to_str())
+    gone = {word for number, word in enumerate(tokenizer.vocabulary()) if number in without}
+    if gone:
+        tree = smaller(tree, gone)
+    for token in tree["added_tokens"]:
+        if token["content"] == "<mask>":
+            token["lstrip"] = True  # it takes the space before it, as ours does
+    ids = {name: number - sum(other < number for other in without) for name, number in tokenizer.specials.items()}
+    step = template(frame, ids, segments)
+    write_text(out / "tokenizer.json", json.dumps(tree | {"post_processor": step}, ensure_ascii=False))
+    names = {"pad_token": SPECIALS[PAD], "bos_token": SPECIALS[BOS], "eos_token": SPECIALS[EOS],
+             "unk_token": SPECIALS[UNK]}  # fmt: skip
+    special = {key: name for key, name in (names | more.pop("special", {})).items() if name not in gone}
+    write_json(out / "special_tokens_map.json", special)
+    write_json(out / "tokenizer_config.json", {
+        "tokenizer_class": "PreTrainedTokenizerFast", **special, "clean_up_tokenization_spaces": False, **more,
+    })  # fmt: skip
 
-    def __init__(self, text: str, rows: list[int]) -> None:
-        super().__init__(text)
-        self._rust.no_padding()
-        self._rust.no_truncation()
-        self._rows, self._size = rows, len(rows)
-        self._ours = {theirs: ours for ours, theirs in reversed(list(enumerate(rows)))}
 
-    @classmethod
-    def open(cls, folder: Path, rows: list[int]) -> "Foreign":
-        """The tokenizer.json of a folder, if its ids are among `rows` and it puts nothing but the end behind a text."""
-        path = folder / "tokenizer.json"
-        if not path.exists():
-            raise InputError(
-                f"{folder} has no tokenizer.json, which is the only kind of tokenizer that is read (OPUS-MT's own "
-                "folders have none); build one with transformers' PreTrainedTokenizerFast and save it there"
-            )
-        try:
-            tokenizer = cls(path.read_bytes().decode(), rows)
-        except Exception as error:  # the library raises bare Exception
-            raise InputError(f"{path} is damaged: {' '.join(str(error).split())}; copy it again") from None
-        beyond = tokenizer._rust.get_vocab_size() - 1
-        if beyond not in tokenizer._ours and beyond >= len(set(rows)):
-            raise InputError(
-                f"{path} has {beyond + 1} tokens but the model has {len(set(rows))}; copy the whole model folder again"
-            )
-        around = tokenizer._rust.encode("a").ids[len(tokenizer._rust.encode("a", add_special_tokens=False).ids) :]
-        if around != [rows[EOS]]:
-            raise InputError(
-                f"{path} puts the ids {around} behind a text and not the end {rows[EOS]} alone, which is all that qkv "
-                "puts there; use a folder of a translation model"
-            )
-        return tokenizer
+def template(frame: Frame, ids: dict[str, int], segments: int) -> Tree | None:
+    """The step of a tokenizer.json that puts a frame around one text or two; None for no frame at all."""
+    second = int(segments > 1)
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return [[self._ours[number] for number in ids] for ids in super().encode_batch(texts)]
+    def special(names: Sequence[str], segment: int) -> list[Tree]:
+        return [{"SpecialToken": {"id": name, "type_id": segment}} for name in names]
 
-    def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        for ids in rows:
-            self._check(ids)
-        kept = [[self._rows[number] for number in ids if number > UNK] for ids in rows]
-        return self._rust.decode_batch(kept, skip_special_tokens=True)
+    def text(name: str, segment: int) -> Tree:
+        return {"Sequence": {"id": name, "type_id": segment}}
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        self._check(ids)
-        return [self._rust.id_to_token(self._rows[number]) or "" for number in ids]
+    names = dict.fromkeys((*frame.before, *frame.between, *frame.after))
+    if not names:
+        return None
+    one = [*special(frame.before, 0), text("A", 0)]
+    return {
+        "type": "TemplateProcessing",
+        "single": [*one, *special(frame.after, 0)],
+        "pair": [*one, *special(frame.between, 0), text("B", second), *special(frame.after, second)],
+        "special_tokens": {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in names},
+    }
 
-    def vocabulary(self) -> list[str]:
-        """Their tokens; our ids that stand for none of theirs, or for one that another id has, are named by number."""
-        words = [self._rust.id_to_token(theirs) or f"<id {theirs}>" for theirs in self._rows]
-        for ours in (PAD, UNK, BOS):
-            if words[ours] in words[:ours] + words[ours + 1 :]:
-                words[ours] = f"<qkv {ours}>"
-        return words
+
+def smaller(tree: Tree, gone: set[str]) -> Tree:
+    """A tokenizer.json without some tokens, those behind them moved up."""
+    model = tree["model"]
+    if isinstance(model["vocab"], dict):
+        kept = [word for word in model["vocab"] if word not in gone]
+        vocab: Any = {word: number for number, word in enumerate(kept)}
+        numbers = vocab
+    else:
+        vocab = [pair for pair in model["vocab"] if pair[0] not in gone]
+        numbers = {pair[0]: number for number, pair in enumerate(vocab)}
+    unk = {"unk_token": None} if model.get("unk_token") in gone else {}
+    added = [{**one, "id": numbers[one["content"]]} for one in tree["added_tokens"] if one["content"] not in gone]
+    return {**tree, "added_tokens": added, "model": {**model, "vocab": vocab, **unk}}

@@ -19,7 +19,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention import Remembered, padding
-from qkv.convert.foreign import Foreign
 from qkv.convert.plain import need, output_bias, place_table
 from qkv.errors import InputError
 from qkv.files import write_json
@@ -80,11 +79,6 @@ def write_onnx(
     out: Path, model: Transformer, tokenizer: Tokenizer, about: Mapping[str, Any], quantization: str = ""
 ) -> None:
     """Into an empty folder: the two graphs, tokenizer.json, and the ids and sizes that a search needs."""
-    if isinstance(tokenizer, Foreign):
-        raise InputError(
-            "this model folder is in Hugging Face's format, and the ids of its tokenizer are not those of the graphs; "
-            "export it --to ctranslate2, which goes by words"
-        )
     need("onnx", "qkv[onnx]")
     c = model.config
     layers, src, tokens = c.decoder_layers, torch.tensor([[4, 5, EOS], [6, EOS, PAD]]), torch.tensor([BOS, BOS])

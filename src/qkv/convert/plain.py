@@ -9,12 +9,10 @@ from torch import Tensor
 from qkv.attention import MultiHead, Soft
 from qkv.attention.scores import ScaledDot
 from qkv.errors import InputError
-from qkv.layers import Stack
+from qkv.layers import NEVER, Stack
 from qkv.models import Model, Transformer
 from qkv.positions import Learned, Places, Position, Sinusoidal
 from qkv.text.tokenizer import BOS, PAD, UNK
-
-NEVER = -1e4  # a bias that leaves a token no probability in float32, and that float16 still holds
 
 
 def need(module: str, install: str) -> Any:
@@ -29,7 +27,8 @@ def check_plain(model: Model, form: str) -> Transformer:
     """The model, if `form` can hold it; otherwise one sentence says which setting it cannot hold."""
     if not isinstance(model, Transformer):
         raise InputError(
-            f"{form} cannot hold a {type(model).__name__.lower()} model, only a transformer; translate with qkv itself"
+            f"{form} cannot hold a {type(model).__name__.lower()} model, only a transformer (huggingface also holds "
+            "bert, roberta, ernie2, gpt and gpt2); use it with qkv itself"
         )
     c = model.config
     attentions = [part.attend for part in model.modules() if isinstance(part, MultiHead)]

@@ -83,19 +83,23 @@ class Plain:
     def decode(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
-        writer, given, n = self.writer(sources, limits), self.given(sources), how.n_best
         if how.beam > 1 and not how.sampling:
+            writer, given = self.writer(sources, limits), self.given(sources)
             rules: dict[str, Any] = {"no_repeat": how.no_repeat, "ends": how.ends}
-            return [some[:n] for some in beam_search(writer, given, limits, beam=how.beam, alpha=how.alpha, **rules)]
-        named = [(*row, i) for row in rows or [(i,) for i in range(len(sources))] for i in range(n)]
-        given, limits = given.repeat_interleave(n, dim=0), [limit for limit in limits for _ in range(n)]
-        found = collected(one_by_one(writer, given, *rules_of(how, named, limits)))
-        return [sorted(found[i : i + n], key=lambda h: -h.score) for i in range(0, len(found), n)]
+            found = beam_search(writer, given, limits, beam=how.beam, alpha=how.alpha, **rules)
+            return [some[: how.n_best] for some in found]
+        every, n = collected(self.stream(sources, limits, how, rows)), how.n_best
+        return [sorted(every[i : i + n], key=lambda h: -h.score) for i in range(0, len(every), n)]
 
-    def stream(self, source: list[int], limit: int, how: Search, row: RowNumber = (0,)) -> Iterator[NextTokens]:
-        """One text, a token at a time: what `decode` gives for it, greedy or drawn."""
-        writer, given = self.writer([source], [limit]), self.given([source])
-        return one_by_one(writer, given, *rules_of(how, [(*row, 0)], [limit]))
+    def stream(
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
+    ) -> Iterator[NextTokens]:
+        """What `decode` gives, greedy or drawn, a token of each text at a time: n_best texts of a source stand side by
+        side."""
+        writer, given, n = self.writer(sources, limits), self.given(sources), how.n_best
+        named = [(*row, i) for row in rows or [(i,) for i in range(len(sources))] for i in range(n)]
+        limits = [limit for limit in limits for _ in range(n)]
+        return one_by_one(writer, given.repeat_interleave(n, dim=0), *rules_of(how, named, limits))
 
     def writer(self, sources: list[list[int]], limits: list[int]) -> Writes:
         """What writes; after prompts, a text may outgrow the context. Its last token is not read."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import torch
 import torch.nn.functional as F
@@ -46,30 +46,26 @@ class Generated:
         return ["is longer than the model's context: while it was written, its beginning was forgotten"] * self.slid
 
 
-class TextStream(Iterator[str]):
-    """The pieces of a continuation as they are written, never half a character; then `generated` is all of it."""
+class Increment(NamedTuple):
+    """What was written of one of several texts since its last piece, never half a character."""
 
-    def __init__(self, generator: "Generator", prompt: str, limit: int, search: Search) -> None:
-        self.generator, self.prompt, self.limit, self.search = generator, prompt, limit, search
+    row: int  # which text
+    text: str
+    tokens: int  # that were written of it so far
+    generated: Generated | None = None  # all of it, with its last piece
+
+
+class TextStream(Iterator[str]):
+    """The pieces of a continuation as they are written; then `generated` is all of it."""
+
+    def __init__(self, prompt: str, pieces: Iterator[Increment]) -> None:
+        self.prompt, self.pieces = prompt, pieces
         self.generated: Generated | None = None
-        self.pieces = self.write()
 
     def __next__(self) -> str:
-        return next(self.pieces)
-
-    def write(self) -> Iterator[str]:
-        generator, ids, said = self.generator, self.generator.ids(self.prompt), ""
-        written: list[int] = []
-        for step in generator.engine.stream(ids, self.limit, self.search):
-            if step.done:
-                self.generated = generator.generated(self.prompt, ids, [step.done[0]])
-                break
-            written.append(int(step.tokens))
-            if not (text := generator.continuation(ids, written)).endswith(HALF):
-                yield after(said, text)
-                said = text
-        if self.generated:
-            yield after(said, self.generated.continuation)
+        piece = next(self.pieces)
+        self.generated = piece.generated
+        return piece.text
 
 
 def after(said: str, text: str) -> str:
@@ -118,10 +114,33 @@ class Generator(Opened):
                 f"beam={search.beam} and n_best={search.n_best} give several texts at once, and a stream is one; "
                 "leave them out, or use generate"
             )
-        return TextStream(self, text, tokens, search)
+        return TextStream(text, self.pieces([text], tokens, search))
 
-    def ids(self, prompt: str) -> list[int]:
-        return self.tokenizer.encode(prompt) or [EOS]  # which stands before every text
+    def pieces(
+        self, prompts: Sequence[str | list[int]], tokens: int, search: Search, *, first: int = 0
+    ) -> Iterator[Increment]:
+        """What `generate` writes, greedy or drawn, after texts or their ids, as it is written: row i is of the prompt
+        i // n_best. They may be some of several prompts, from number `first` on."""
+        given, n = [self.ids(prompt) for prompt in prompts], search.n_best
+        texts = [one if isinstance(one, str) else self.tokenizer.decode(one) for one in prompts]
+        written: list[list[int]] = [[] for _ in range(n * len(given))]
+        said = [""] * len(written)
+        numbers = [(first + i,) for i in range(len(given))]
+        for step in self.engine.stream(given, [tokens] * len(given), search, numbers):
+            for row, token in zip(step.rows.tolist(), step.tokens.tolist(), strict=True):
+                ids, done = given[row // n], step.done.get(row)
+                if done:
+                    whole = self.generated(texts[row // n], ids, [done])
+                    yield Increment(first * n + row, after(said[row], whole.continuation), whole.tokens, whole)
+                    continue
+                written[row].append(token)
+                if not (text := self.continuation(ids, written[row])).endswith(HALF):
+                    yield Increment(first * n + row, after(said[row], text), len(written[row]))
+                    said[row] = text
+
+    def ids(self, prompt: str | list[int]) -> list[int]:
+        """What stands before what is written, at least the end of the text before."""
+        return (self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt) or [EOS]
 
     def generated(self, prompt: str, ids: list[int], found: list[Hypothesis]) -> Generated:
         ranked = [Scored(self.continuation(ids, one.tokens), one.score) for one in found]

@@ -17,6 +17,7 @@ Choose = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 class NextTokens(NamedTuple):
     """One step: a token for each row that goes on, and what has ended with it, by the number of its row."""
 
+    rows: Tensor  # (n,): the numbers of those rows
     tokens: Tensor  # (n,)
     done: dict[int, Hypothesis]
 
@@ -56,7 +57,7 @@ def one_by_one(model: Writes, given: Tensor, constraints: Constraints, choose: C
         for row in over.nonzero()[:, 0].tolist():
             is_last = last is not None and bool(last[row])
             done[int(rows[row])] = constraints.hypothesis(tokens[row, 1:].tolist(), float(total[row]), is_last)
-        yield NextTokens(chosen[:, 0], done)
+        yield NextTokens(rows, chosen[:, 0], done)
         if done:
             going = (~over).nonzero()[:, 0].to(first.device)
             rows, tokens, total = rows[~over], tokens[going], total[going]

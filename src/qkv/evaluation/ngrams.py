@@ -1,5 +1,7 @@
 """Counted language models: what a trained one must beat."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,10 +45,59 @@ def interpolated_trigram(train: Ids, valid: Ids, vocab_size: int) -> float:
     The weights l are those that make the last twentieth of the training text likeliest, given counts of the rest.
     """
     cut = len(train) - max(3, len(train) // TUNED)
-    held = Counts(train[:cut], vocab_size).estimates(train[cut:])
-    weights = np.full(4, 0.25)
+    weights = tuned(Counts(train[:cut], vocab_size).estimates(train[cut:]))
+    p = Counts(train, vocab_size).estimates(valid) @ weights
+    return float(-np.log(p).mean())
+
+
+def tuned(held: Floats) -> Floats:
+    """The weights of estimates (T, n) that make the tokens that they are of likeliest, by expectation maximisation."""
+    weights = np.full(held.shape[1], 1 / held.shape[1])
     for _ in range(ROUNDS):
         shares = held * weights
         weights = (shares / shares.sum(1, keepdims=True)).mean(0)
-    p = Counts(train, vocab_size).estimates(valid) @ weights
-    return float(-np.log(p).mean())
+    return weights
+
+
+class Holes(NamedTuple):
+    """How well something fills in tokens of a text: the mean of -log p in nats, and the share that it names best."""
+
+    loss: float
+    accuracy: float
+
+
+def at_holes(train: Ids, valid: Ids, vocab_size: int, *, special: int) -> dict[str, Holes]:
+    """What counts of words, and of words after another, say of each token of `valid` but the first and the `special`.
+
+    p(w | v) = l2 p2 + l1 p1 + l0 / V, with weights as in `interpolated_trigram`. The best after a word is the one that
+    followed it most often, or the most frequent of all where that word is new.
+    """
+    cut = len(train) - max(3, len(train) // TUNED)
+    held, p = (
+        followers(read, asked, vocab_size, special) for read, asked in ((train[:cut], train[cut:]), (train, valid))
+    )
+    before, after = (part[valid[1:] != special] for part in (valid[:-1], valid[1:]))
+    after_train = train[1:] != special
+    most = int(np.bincount(train[1:][after_train]).argmax())
+    pairs, times = np.unique((train[:-1] * vocab_size + train[1:])[after_train], return_counts=True)
+    ranked = pairs[np.argsort(times, kind="stable")]  # the most frequent one is written last, and stays
+    follower = np.full(vocab_size, most)
+    follower[ranked // vocab_size] = ranked % vocab_size
+    found = {}
+    for name, columns, best in (("frequency", [1, 2], most), ("the word before", [0, 1, 2], follower[before])):
+        mixed = p[:, columns] @ tuned(held[:, columns])
+        found[name] = Holes(float(-np.log(mixed).mean()), float((best == after).mean()))
+    return found
+
+
+def followers(read: Ids, asked: Ids, vocab_size: int, special: int) -> Floats:
+    """p(w | v) and p(w) by relative frequency in `read`, and 1 / V, of each w of `asked` after its v: (T, 3). No w is
+    `special`."""
+    before, after = (part[read[1:] != special] for part in (read[:-1], read[1:]))
+    known, counts = np.unique(before * vocab_size + after, return_counts=True)
+    firsts, words = (np.bincount(part, minlength=vocab_size) for part in (before, after))
+    v, w = (part[asked[1:] != special] for part in (asked[:-1], asked[1:]))
+    at = np.searchsorted(known, v * vocab_size + w).clip(max=len(known) - 1)
+    together = np.where(known[at] == v * vocab_size + w, counts[at], 0)
+    rows = [together / firsts[v].clip(min=1), words[w] / words.sum(), np.full(len(w), 1 / vocab_size)]
+    return np.stack(rows, axis=1)

@@ -2,7 +2,7 @@
 
 from qkv.layers.convolution import HALF, Convolution, Gated, receptive_field
 from qkv.layers.dropout import Dropout
-from qkv.layers.embedding import Embedding, Inputs, Prediction, Projection
+from qkv.layers.embedding import NEVER, Embedding, Inputs, NoProjection, Prediction, Projection
 from qkv.layers.heads import HEADS, Head, Pool, pooled
 from qkv.layers.initialisation import init_normal, init_xavier
 from qkv.layers.recurrent import CELLS, CellState, Recurrence

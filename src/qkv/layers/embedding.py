@@ -1,12 +1,16 @@
 """Token embeddings, and the projection back to the vocabulary that may share their table."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qkv.errors import InputError
 from qkv.layers.stack_config import ACTIVATIONS, Activation
+
+NEVER = -1e4  # a bias that leaves a token no probability in float32, and that float16 still holds
 
 
 class Embedding(nn.Module):
@@ -33,22 +37,35 @@ class Inputs(Embedding):
 
     def __init__(self, vocab_size: int, d_model: int, *, segments: int, scale: float | None = 1.0) -> None:
         super().__init__(vocab_size, d_model, scale=scale)
-        self.segments = nn.Parameter(torch.randn(segments, d_model) * d_model**-0.5)
+        self.segments = nn.Parameter(torch.randn(segments, d_model) * d_model**-0.5) if segments else None
 
     def forward(self, ids: Tensor, segments: Tensor | None = None) -> Tensor:
         """Without `segments` (B, T), or where there is one alone, all tokens stand in the first."""
+        if self.segments is None:
+            return super().forward(ids)
         if segments is None or len(self.segments) == 1:
             return super().forward(ids) + self.segments[0]  # (B, T, D)
         return super().forward(ids) + F.embedding(segments, self.segments)
 
 
 class Projection(nn.Module):
-    """The pre-softmax projection: hidden (.., D) -> logits (.., V); shares its table with an embedding if given one."""
+    """The pre-softmax projection: hidden (.., D) -> logits (.., V); shares its table with an embedding if given one.
 
-    def __init__(self, vocab_size: int, d_model: int, *, tied: Embedding | None, bias: bool) -> None:
+    The ids `silent` get no probability at all: they stand for tokens that whoever trained the table did not have.
+    """
+
+    def __init__(
+        self, vocab_size: int, d_model: int, *, tied: Embedding | None, bias: bool, silent: Sequence[int] = ()
+    ) -> None:
         super().__init__()
         self.weight = tied.weight if tied else Embedding(vocab_size, d_model).weight
-        self.bias = nn.Parameter(self.weight.new_zeros(vocab_size)) if bias else None
+        self.bias: Tensor | None
+        shift = self.weight.new_zeros(vocab_size)
+        if silent:
+            shift[list(silent)] = NEVER
+            self.register_buffer("bias", shift, persistent=False)  # nothing to learn
+        else:
+            self.register_parameter("bias", nn.Parameter(shift) if bias else None)
 
     def ready(self, hidden: Tensor) -> Tensor:
         """What the table is multiplied with: a loss asks for it at a few places, and projects a few rows at a time."""
@@ -56,6 +73,18 @@ class Projection(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         return F.linear(self.ready(hidden), self.weight, self.bias)
+
+
+class NoProjection(nn.Module):
+    """In the place of a projection, where a model has none."""
+
+    def ready(self, hidden: Tensor) -> Tensor:
+        raise InputError(
+            "this model has nothing that predicts words; take one with a language-model head, or train one with "
+            "--task fill --model.predicts true"
+        )
+
+    forward = ready
 
 
 class Prediction(Projection):

@@ -69,7 +69,7 @@ class StackConfig(ModelConfig):
     max_length: int = setting(1024, "longest sentence in tokens that the model takes")
 
     fused: ClassVar[bool] = False  # see AttentionSizes
-    OTHER = ("d_ff", "d_k", "eps")
+    OTHER: ClassVar[tuple[str, ...]] = ("d_ff", "d_k", "eps")
 
     def __post_init__(self) -> None:
         for name in ("d_k", "d_ff"):

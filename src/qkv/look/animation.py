@@ -67,8 +67,8 @@ def stage(
 
 def written(given: Given, text: str) -> tuple[list[str], list[str], Tensor]:
     """The tokens of a translation and of its source, and the attention (T, S) of the layer that aligns words."""
-    look = look_at(given.trained, given.text or text)
-    layer = check_layer(given.trained, readout_of(given.trained).layer)
+    look = look_at(given.translator, given.text or text)
+    layer = check_layer(given.translator, readout_of(given.translator).layer)
     return look.target, look.source, look.cross()[layer].double()
 
 

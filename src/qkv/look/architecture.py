@@ -11,7 +11,7 @@ from torch import nn
 from qkv.attention import MultiHead
 from qkv.layers import Block, Stack
 from qkv.look.picture import PLAIN, Axes, Given, Picture, boxed, sheet, write
-from qkv.models import PRESETS, Model, Transformer, TransformerConfig, count_parameters
+from qkv.models import GPT2, PRESETS, Bert, Headed, Model, Transformer, TransformerConfig, count_parameters
 
 Where = Literal["encoder", "decoder", "output"]
 SHADES = {"attention": "#fde0c2", "Norm": "#f5f3b3", "Feed": "#c6e6f5", "embedding": "#fbe0e0", "Linear": "#dcdff5",
@@ -36,7 +36,11 @@ def of_the_paper(name: str) -> Transformer:
 
 
 def boxes(model: Model) -> list[Box]:
-    """Those of Vaswani et al. 2017, Figure 1 for a Transformer; the parts by their names for any other model."""
+    """Those of Vaswani et al. 2017, Figure 1 for a Transformer or one stack of it; parts by their names for others."""
+    headed = model if isinstance(model, Headed) else None
+    inner = headed.backbone if headed else model
+    if isinstance(inner, Bert | GPT2):
+        return list(backbone_boxes(inner, headed))
     if not isinstance(model, Transformer):
         return [*parts(model, "encoder", ("source", "encoder", "memory", "bridges")),
                 *parts(model, "decoder", ("target", "decoder")), *parts(model, "output", ("vocabulary",))]  # fmt: skip
@@ -52,6 +56,21 @@ def boxes(model: Model) -> list[Box]:
         Box("output", "Linear", out, count_parameters(model.vocabulary)),
         Box("output", "Softmax", "probabilities of the next token", 0),
     ]
+
+
+def backbone_boxes(model: Bert | GPT2, headed: Headed | None) -> Iterator[Box]:
+    """One stack, and on it the heads that were put there, or what says which token stands in a place."""
+    where: Where = "decoder" if isinstance(model, GPT2) else "encoder"
+    c = model.config
+    yield Box(where, "Input embedding", f"{c.vocab_size:,} x {c.d_model}", count_parameters(model.tokens))
+    yield from stack_boxes(where, getattr(model, where), c.position, c.norm)
+    if headed:
+        for name, head in headed.heads.items():
+            yield Box(where, name.capitalize(), headed.head_texts[name], count_parameters(head))
+        return
+    about = f"{c.d_model} -> {c.vocab_size:,}; one table with the input"
+    yield Box(where, "Linear", about, count_parameters(model.projection))
+    yield Box(where, "Softmax", "probabilities of a token", 0)
 
 
 def stack_boxes(where: Where, stack: Stack, position: str, norm: str) -> Iterator[Box]:
@@ -87,7 +106,7 @@ def parts(model: nn.Module, where: Where, names: tuple[str, ...]) -> list[Box]:
 
 def architecture(given: Given) -> Picture:
     """Vaswani et al. 2017, Figure 1, with the sizes of the model at hand; without one, of the paper's base model."""
-    shown = boxes(given.translator.model if given.translator else of_the_paper("base"))
+    shown = boxes(given.opened.model if given.opened else of_the_paper("base"))
     columns = [[box for box in shown if box.stack == "encoder"], [box for box in shown if box.stack != "encoder"]]
     tallest = max(map(len, columns))
     figure, axes = sheet(10, 0.62 * tallest + 1)

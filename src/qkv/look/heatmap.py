@@ -1,8 +1,9 @@
-"""Pictures of attention: one heat map, or one small map for each head, with the numbers beside it as JSON."""
+"""Pictures of attention: one heat map, or a small map for each head or each layer's heads; the numbers as JSON."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,16 @@ from qkv.look.picture import FAINT, INK, Axes, Figure, Picture, canvas, check_su
 
 
 def draw(weights: Any, rows: Sequence[str], columns: Sequence[str], path: Path, *, title: str = "") -> Path:
-    """Draw attention weights, (T, S) or (H, T, S), as a tensor, an array or nested lists; PNG or SVG by the suffix.
+    """Draw attention weights, (T, S), (H, T, S) or (layers, H, T, S), as a tensor, an array or nested lists.
 
-    Queries stand down the side and keys along the top. The numbers drawn are written beside the picture, as
-    {"rows", "columns", "weights"} in a file of the same name that ends in .json. Returns the path of the picture.
+    PNG or SVG by the suffix. Each head has a map, and each layer a row of them. Queries stand down the side and keys
+    along the top. The numbers drawn are written beside the picture, as {"rows", "columns", "weights"} in a file of the
+    same name that ends in .json. Returns the path of the picture.
     """
     path = Path(path)
     check_suffix(path)
     maps = check_weights(weights, rows, columns)
-    figure = compose(maps if maps.dim() == 3 else maps[None], rows, columns, title, spell=path.suffix.lower() == ".png")
+    figure = compose(maps, rows, columns, title, spell=path.suffix.lower() == ".png")
     return Picture([figure], {"rows": list(rows), "columns": list(columns), "weights": maps}).save(path)
 
 
@@ -32,11 +34,11 @@ def check_weights(weights: Any, rows: Sequence[str], columns: Sequence[str]) -> 
         maps = torch.as_tensor(weights).detach().to("cpu", torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"the weights are not a table of numbers ({error}); give a tensor (T, S) or (H, T, S)"
+            f"the weights are not a table of numbers ({error}); give a tensor (T, S), (H, T, S) or (layers, H, T, S)"
         ) from None
     shape = tuple(maps.shape)
-    if maps.dim() not in (2, 3) or 0 in shape:
-        raise InputError(f"the weights have shape {shape}; give (T, S) or (H, T, S) with no side empty")
+    if maps.dim() not in (2, 3, 4) or 0 in shape:
+        raise InputError(f"the weights have shape {shape}; give (T, S), (H, T, S) or (layers, H, T, S), no side empty")
     if shape[-2:] != (len(rows), len(columns)):
         raise InputError(
             f"the weights have shape {shape}, but there are {len(rows)} row and {len(columns)} column labels; "
@@ -51,20 +53,28 @@ def check_weights(weights: Any, rows: Sequence[str], columns: Sequence[str]) -> 
 class Layout:
     """Where the maps stand, in inches from the lower left corner; labels lie outside and the saved picture grows."""
 
-    heads: int
+    heads: int  # maps, all layers together
     height: int  # T, in cells
     width: int  # S, in cells
+    given: int = 0  # maps in a row, if that is said: the heads of a layer
 
     @property
     def cell(self) -> float:
-        """Cells of small tables are large enough to hold a number; the largest table is 20 inches wide, or 8 a head."""
+        """Cells of small tables are large enough to hold a number; the largest table is 20 inches wide, or 8 a head.
+
+        A row of the heads of a layer is about 20 inches wide.
+        """
         largest, ideal, smallest, whole = (0.62, 9.0, 0.16, 20.0) if self.heads == 1 else (0.34, 2.8, 0.09, 8.0)
+        if self.given > 1:
+            ideal = whole = min(ideal, 20 / self.given)
         side = max(self.height, self.width)
         return min(largest, max(ideal / side, min(smallest, whole / side)))
 
     @property
     def across(self) -> int:
         """Heads in a row: the number that brings the picture nearest to 16:10, the shape of a screen."""
+        if self.given:
+            return self.given
 
         def misfit(n: int) -> float:
             deep = math.ceil(self.heads / n)
@@ -81,8 +91,10 @@ class Layout:
 
 
 def compose(maps: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, *, spell: bool) -> Figure:
-    layout = Layout(*maps.shape)
-    frames = layout.frames()
+    *many, t, s = maps.shape
+    layers, heads = [1, 1, *many][-2:]
+    layout = Layout(layers * heads, t, s, given=heads if layers > 1 < heads else 0)
+    maps, named, frames = maps.reshape(-1, t, s), map_names(layers, heads), layout.frames()
     right, top = max(x + width for x, _, width, _ in frames), max(y + height for _, y, _, height in frames)
     figure = canvas(right, top, layout=None)
     ceiling = float(maps.max()) or 1.0
@@ -93,7 +105,7 @@ def compose(maps: Tensor, rows: Sequence[str], columns: Sequence[str], title: st
         )
         finish(axes, [] if x else rows, columns if head < layout.across else [], layout, spell=spell)
         if layout.heads > 1:
-            axes.annotate(f"head {head + 1}", (0.5, 0), (0, -4), "axes fraction", "offset points", ha="center",
+            axes.annotate(named[head], (0.5, 0), (0, -4), "axes fraction", "offset points", ha="center",
                           va="top", fontsize=8.5, color=FAINT)  # fmt: skip
         elif layout.cell > 0.45:
             number_cells(axes, maps[head], 0.5 * ceiling)
@@ -111,6 +123,13 @@ def compose(maps: Tensor, rows: Sequence[str], columns: Sequence[str], title: st
         figure.text((box.x0 + box.x1) / 2 / right, (box.y1 + 0.12) / top, shown, ha="center", va="bottom",
                     family=families, fontsize=12, color=INK, parse_math=False)  # fmt: skip
     return figure
+
+
+def map_names(layers: int, heads: int) -> list[str]:
+    """Of each map its head, its layer, or both, as far as there are several."""
+    if layers == 1 or heads == 1:
+        return [f"{'head' if layers == 1 else 'layer'} {i + 1}" for i in range(layers * heads)]
+    return [f"layer {layer + 1}, head {head + 1}" for layer, head in product(range(layers), range(heads))]
 
 
 def finish(axes: Axes, rows: Sequence[str], columns: Sequence[str], layout: Layout, *, spell: bool) -> None:

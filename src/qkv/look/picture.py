@@ -35,15 +35,21 @@ FRAME, LAST = 700, 2000  # milliseconds that each frame of an animation is shown
 class Given:
     """What a picture may draw: a trained model, a sentence; and whether letters without a font are spelled out."""
 
-    translator: Translator | None = None
+    opened: Any = None  # what `qkv.load` gives
     text: str = ""
     spell: bool = True
 
     @property
-    def trained(self) -> Translator:
-        if self.translator is None:
+    def trained(self) -> Any:
+        if self.opened is None:
             raise InputError("this picture shows a trained model at work; give one with --model")
-        return self.translator
+        return self.opened
+
+    @property
+    def translator(self) -> Translator:
+        if not isinstance(self.trained, Translator):
+            raise InputError("this picture shows a translator at work, and the model is none; give one with --model")
+        return self.trained
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

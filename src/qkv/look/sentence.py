@@ -1,4 +1,4 @@
-"""What attention did, recorded with no flag through any forward; and one sentence, translated, with all of it."""
+"""What attention did, recorded with no flag through any forward; and one sentence, written or read, with all of it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from qkv.attention import Maps, recording
 from qkv.decoding import Generator, Plain, Translator
+from qkv.errors import InputError
+from qkv.models import Backbone, EncoderDecoder, Headed, Model
+from qkv.objectives.answers import reading
 from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS
 
@@ -37,20 +40,44 @@ def record_attention(watched: Any) -> Iterator[Maps]:
 
 @dataclass(frozen=True)
 class Look:
-    """The tokens of a sentence pair and the weights between them; the ends are tokens, too."""
+    """The tokens of a text, or of a sentence pair, and the weights between them; the ends are tokens, too."""
 
-    source: list[str]  # what each source token reads, and </s>
-    target: list[str]  # what each row of the decoder wrote, </s> at last
+    source: list[str]  # what each token reads
+    target: list[str]  # what each row of the decoder wrote, </s> at last; nothing of a model that only reads
     maps: dict[str, Tensor]  # (H, T, S) by the name of the attention
+
+    @property
+    def labels(self) -> dict[str, tuple[list[str], list[str]]]:
+        """What the rows and the columns of each kind of attention are."""
+        own = self.source, self.source
+        if not self.target:
+            return {"encoder": own, "decoder": own}
+        return {"encoder": own, "decoder": (self.target, ["<s>", *self.target[:-1]]),
+                "memory": (self.target, self.source)}  # fmt: skip
+
+    def of_kind(self, kind: str) -> list[Tensor]:
+        """The weights of one kind of attention, layer by layer."""
+        return [weights for name, weights in self.maps.items() if kind_of(name) == kind]
 
     def cross(self) -> Tensor:
         """Where the decoder looked in the source: the mean over heads of each layer's weights, (layers, T, S)."""
-        return torch.stack([m.mean(dim=0) for name, m in self.maps.items() if name.endswith("memory_attention")])
+        return torch.stack([weights.mean(dim=0) for weights in self.of_kind("memory")])
 
 
-def look_at(translator: Translator, source: str, target: str | None = None) -> Look:
-    """What the model attends to while it writes `target` (its own translation, if none is given)."""
-    return look_at_ids(translator, *ids_of(translator, source, target))
+def kind_of(name: str) -> str:
+    """memory, of a decoder that looks at what an encoder read; else the stack whose tokens look at one another."""
+    return "memory" if "memory_attention" in name else name.split(".")[0]
+
+
+def look_at(opened: Any, text: str, other: str | None = None) -> Look:
+    """What a model attends to: of whatever `qkv.load` gives.
+
+    A translator is watched while it writes `other` (its own translation, if none is given), a backbone while it reads
+    one text, or two, in its own frame.
+    """
+    if isinstance(opened.model, EncoderDecoder):
+        return look_at_ids(opened, *ids_of(opened, text, other))
+    return look_while_reading(opened, text, other)
 
 
 def ids_of(translator: Translator, source: str, target: str | None = None) -> tuple[list[int], list[int]]:
@@ -76,3 +103,39 @@ def run(translator: Translator, src: list[int], tgt: list[int]) -> None:
     """The model once, for whoever watches its parts."""
     device = next(translator.model.parameters()).device
     translator.model(torch.tensor([[*src, EOS]], device=device), torch.tensor([[BOS, *tgt]], device=device))
+
+
+@torch.inference_mode()
+def look_while_reading(opened: Any, *texts: str | None) -> Look:
+    """One text, or two, with the special tokens that the model's frame puts around them."""
+    backbone, ids = backbone_of(opened.model), read_ids(opened, *texts)
+    with recording(backbone) as maps:
+        backbone.encode(**reading(torch.tensor([ids], device=next(backbone.parameters()).device)))
+    return Look(opened.tokenizer.pieces(ids), [], {name: weights[0].cpu() for name, weights in maps.items()})
+
+
+def backbone_of(model: Model) -> Backbone:
+    """What stands below the heads of a model, if it has heads."""
+    found = model.backbone if isinstance(model, Headed) else model
+    if not isinstance(found, Backbone):
+        name = type(model).__name__.lower()
+        raise InputError(
+            f"a {name} model is neither a translator nor one that reads a text token by token, as bert and gpt2 do; "
+            "there is nothing to look at"
+        )
+    return found
+
+
+def read_ids(opened: Any, *texts: str | None) -> list[int]:
+    """The tokens that a backbone reads: those of one text or two, a typed <mask> among them, in its frame."""
+    backbone, given = backbone_of(opened.model), [text for text in texts if text]
+    if not given or not all(text.strip() for text in given):
+        raise InputError("there is no text to look at; give a sentence")
+    rows = [opened.tokenizer.encode(text, specials=True) for text in given]
+    ids, is_cut = backbone.frame.join(opened.tokenizer, rows, backbone.config.max_length)
+    if is_cut:
+        raise InputError(
+            f"the text has {sum(map(len, rows))} tokens, but the model reads {backbone.config.max_length} at once, "
+            "special ones among them; look at a shorter one"
+        )
+    return ids

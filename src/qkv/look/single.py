@@ -15,7 +15,7 @@ FIRST = "app.js"  # what the page runs; all other modules are reached from it
 IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([\w-]+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ((?:async )?function|const|class) (\w+)", re.MULTILINE)
 KNOWN = ("explain", "positions", "architecture", "curves")
-NEEDED = ("text", "translation", "attention")
+NEEDED = ("text", "attention")
 # No request can leave a file with this policy; what it draws and runs is inside it.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 

@@ -15,8 +15,8 @@ from qkv.look.architecture import boxes
 from qkv.look.charts import points, read_events
 from qkv.look.explain import Which, explain, named
 from qkv.look.picture import plain
-from qkv.look.sentence import Look, look_at_ids
-from qkv.models import MODELS, count_parameters
+from qkv.look.sentence import Look, backbone_of, kind_of, look_at_ids, look_while_reading
+from qkv.models import MODELS, EncoderDecoder, count_parameters
 from qkv.positions import Places
 from qkv.text.normalise import normalise
 
@@ -42,11 +42,16 @@ class Attention:
 EVERY = Attention()
 
 
-def view(translator: Translator, text: str, wanted: Attention = EVERY, **how: Any) -> View:
-    """One sentence, translated, with its search, its words' alignment and the weights of the attention `wanted`.
+def view(opened: Any, text: str, wanted: Attention = EVERY, **how: Any) -> View:
+    """One sentence with the weights of the attention `wanted`, of whatever `qkv.load` gives.
 
-    `how` are the fields of Search. The decoder's rows are named by the token that they wrote, columns by the one read.
+    What a translator wrote, with its search (`how` are the fields of Search) and its words' alignment; its decoder's
+    rows are named by the token that they wrote, columns by the one read. A backbone just reads, one text or two, of
+    which the `second` is in `how`.
     """
+    if not isinstance(opened.model, EncoderDecoder):
+        return reading_view(opened, text, wanted, **how)
+    translator: Translator = opened
     traced = trace(translator, text, **how)
     translated = traced.translated
     look = look_at_ids(translator, traced.source_ids, traced.target_ids)
@@ -62,13 +67,20 @@ def view(translator: Translator, text: str, wanted: Attention = EVERY, **how: An
     }
 
 
-def model_view(translator: Translator) -> View:
-    model = translator.model
+def reading_view(opened: Any, text: str, wanted: Attention, second: str = "") -> View:
+    look = look_while_reading(opened, text, second)
+    attention = attention_view(look, wanted)
+    return {"model": model_view(opened), "text": text, "second": second, "tokens": look.source, "attention": attention}
+
+
+def model_view(opened: Any) -> View:
+    """Of whatever `qkv.load` gives."""
+    model, folder = opened.model, getattr(opened, "folder", None)
     return {
-        "name": translator.folder.resolve().name if translator.folder else "",
-        "source": translator.about.get("source", ""),
-        "target": translator.about.get("target", ""),
-        "architecture": named(model, MODELS),
+        "name": folder.resolve().name if folder else "",
+        "source": opened.about.get("source", ""),
+        "target": opened.about.get("target", ""),
+        "architecture": named(getattr(model, "backbone", model), MODELS),
         "parameters": count_parameters(model),
         "config": to_tree(model.config),
     }
@@ -79,14 +91,9 @@ def attention_view(look: Look, wanted: Attention = EVERY) -> list[View]:
 
     `heads` are those that are given, `all_heads` those that the layer has; a mean says in its `remark` that it is one.
     """
-    labels = {
-        "encoder": (look.source, look.source),
-        "decoder": (look.target, ["<s>", *look.target[:-1]]),
-        "memory": (look.target, look.source),
-    }
     chosen = []
     for name, weights in look.maps.items():
-        kind = "memory" if "memory_attention" in name else name.split(".")[0]
+        kind = kind_of(name)
         layer = int(number[0]) if (number := re.search(r"\d+", name)) else 0
         if wanted.kind in (None, kind) and wanted.layer in (None, layer):
             heads = [head for head in range(len(weights)) if wanted.head in (None, head)]
@@ -94,7 +101,7 @@ def attention_view(look: Look, wanted: Attention = EVERY) -> list[View]:
     most = MOST if wanted.layer is None else MOST_OF_LAYER
     maps = []
     for kind, layer, name, weights in chosen:
-        rows, columns = labels[kind]
+        rows, columns = look.labels[kind]
         is_mean = sum(other.numel() for same, _, _, other in chosen if same == kind) > most
         shown = weights.mean(dim=0, keepdim=True) if is_mean else weights
         maps.append({
@@ -113,13 +120,14 @@ def rounded(value: Any) -> Any:
 
 
 @torch.no_grad()
-def positions_view(translator: Translator) -> View:
+def positions_view(opened: Any) -> View:
     """The vector that is added at each of the first places (T, D), and their inner products (T, T).
 
-    Both are empty for positions that add nothing to the embeddings, such as rotary ones.
+    They are those of a translator's encoder, or of a backbone. Both are empty for positions that add nothing to the
+    embeddings, such as rotary ones.
     """
-    model: Any = translator.model
-    position = getattr(model.encoder, "position", None)
+    model: Any = opened.model if isinstance(opened.model, EncoderDecoder) else backbone_of(opened.model)
+    position = getattr(getattr(model, "encoder", None) or model.decoder, "position", None)
     length = min(PLACES, model.config.max_length)
     device = next(model.parameters()).device
     table = torch.zeros(length, model.config.d_model, device=device)
@@ -129,9 +137,9 @@ def positions_view(translator: Translator) -> View:
     return {"positions": {"table": rounded(table.tolist()), "gram": rounded((table @ table.T).tolist())}}
 
 
-def architecture_view(translator: Translator) -> View:
+def architecture_view(opened: Any) -> View:
     """The boxes of the model, from bottom to top: stack, label, about, parameters, times."""
-    return {"architecture": {"boxes": [asdict(box) for box in boxes(translator.model)]}}
+    return {"architecture": {"boxes": [asdict(box) for box in boxes(opened.model)]}}
 
 
 def curves_view(folder: Path) -> View:

@@ -2,6 +2,8 @@
 
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.convolutional import Convolutional, ConvolutionalConfig
+from qkv.models.ernie2 import Ernie2, Ernie2Config
+from qkv.models.gpt import GPT, GPTConfig
 from qkv.models.gpt2 import GPT2, GPT2Config
 from qkv.models.head_finder import HeadFinder, HeadFinderConfig
 from qkv.models.headed import Headed, HeadedOutputs
@@ -17,9 +19,11 @@ MODELS: dict[str, type[Model]] = {
     "recurrent": Recurrent,
     "convolutional": Convolutional,
     "transformer_encoder": TransformerEncoder,
+    "gpt": GPT,
     "gpt2": GPT2,
     "bert": Bert,
     "roberta": Roberta,
+    "ernie2": Ernie2,
     "hierarchical": Hierarchical,
     "reader": Reader,
     "head_finder": HeadFinder,

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from qkv.attention import drawing, visible
 from qkv.config import setting
-from qkv.layers import Activation, Inputs, Prediction, Stack, StackConfig, init_normal
+from qkv.errors import InputError
+from qkv.layers import Activation, Inputs, NoProjection, Prediction, Stack, StackConfig, init_normal
 from qkv.models.model import Backbone, Outputs
 from qkv.positions import Places
 from qkv.text.frames import Frame
@@ -32,9 +33,16 @@ class BertConfig(StackConfig):
     attention_bias: bool = setting(True, "biases in the attention projections")
     max_length: int = setting(512, "longest text in tokens that the model takes")
     layers: int = setting(12, "blocks")
-    segments: int = setting(2, "vectors that tell the first text from the second")
+    segments: int = setting(2, "vectors that tell the first text from the second; 0 for none (DistilBERT)")
+    predicts: bool = setting(True, "whether it has what predicts hidden words")
 
     fused = True
+    OTHER = (*StackConfig.OTHER, "segments")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.segments < 0:
+            raise InputError(f"segments must be at least 0, not {self.segments}")
 
 
 # tiny to medium: Turc et al. 2019, "Well-Read Students Learn Better"; base and large: Devlin et al. 2019.
@@ -68,19 +76,25 @@ class Bert(Backbone):
         self.tokens = Inputs(config.vocab_size, config.d_model, segments=config.segments)
         self.encoder = Stack(config, layers=config.layers, norm_inputs=True)
         self.encoder.refuse_trees("texts")
-        self.projection = Prediction(
-            config.vocab_size, config.d_model, tied=self.tokens, activation=config.activation, eps=config.eps
-        )
+        self.projection: Any = NoProjection()
+        if config.predicts:
+            self.projection = Prediction(
+                config.vocab_size, config.d_model, tied=self.tokens, activation=config.activation, eps=config.eps
+            )
         init_normal(self)
 
-    def forward(self, ids: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Outputs:
-        """Token ids (B, T), some of them <mask>: for each, what should stand there."""
+    def forward(self, ids: Tensor, **given: Any) -> Outputs:
+        """Token ids (B, T), some of them <mask>, and what else it reads: for each, what should stand there."""
         with drawing() as choices:
-            hidden = self.encode(ids, segments=segments, mask=mask)
+            hidden = self.encode(ids, **given)
         return Outputs(hidden, self.projection, choices)
 
     def encode(self, ids: Tensor, *, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return self.read(self.tokens(ids, segments), ids, mask)
+
+    def read(self, x: Tensor, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """Embedded tokens (B, T, D) of some ids -> hidden states."""
         at = Places.span(0, ids.size(1), ids.device)
         if mask is not None and mask.dim() == 2:
             at = Places.counted(mask, ids.size(1))
-        return self.encoder(self.tokens(ids, segments), at, visible(ids, mask, PAD))
+        return self.encoder(x, at, visible(ids, mask, PAD))

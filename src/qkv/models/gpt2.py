@@ -33,6 +33,7 @@ class GPT2Config(StackConfig):
     attention_bias: bool = setting(True, "biases in the attention projections")
     max_length: int = setting(1024, "the context: longest text in tokens that the model takes")
     layers: int = setting(12, "blocks")
+    silent: list[int] = setting([], "ids that it never writes: those of tokens that others' models do not have")
 
     fused = True
 
@@ -74,7 +75,9 @@ class GPT2(CausalBackbone):
         self.tokens = Embedding(config.vocab_size, config.d_model, scale=1.0)
         self.decoder = Stack(config, layers=config.layers, use="decoder")
         self.decoder.refuse_trees("running texts")
-        self.projection = Projection(config.vocab_size, config.d_model, tied=self.tokens, bias=False)
+        self.projection = Projection(
+            config.vocab_size, config.d_model, tied=self.tokens, bias=False, silent=config.silent
+        )
         init_normal(self, positions=0.01, added=(2 * config.layers) ** -0.5)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Outputs:

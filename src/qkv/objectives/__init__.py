@@ -4,38 +4,67 @@ from typing import Any
 
 from qkv.config import build, to_call
 from qkv.errors import InputError
-from qkv.objectives.answers import Classes, Cloze, Heads
+from qkv.objectives.answers import Choices, Classes, Cloze, Heads, Number, Spans, Tags
 from qkv.objectives.causal_lm import CausalLM
 from qkv.objectives.masked_lm import MaskedLM
 from qkv.objectives.objective import NOTHING, Asked, Loss, Objective
-from qkv.objectives.together import Together, terms
+from qkv.objectives.sentences import NextSentence, SentenceDistance, SentenceOrder
+from qkv.objectives.span_boundary import SpanBoundary
+from qkv.objectives.together import Either, Together, alternatives, plain
+from qkv.objectives.tokens import Capitalisation, TokenDocument
 from qkv.objectives.translation import Translation
 
 OBJECTIVES: dict[str, type[Any]] = {
     "translation": Translation,
     "causal_lm": CausalLM,
     "masked_lm": MaskedLM,
+    "span_boundary": SpanBoundary,
+    "next_sentence": NextSentence,
+    "sentence_order": SentenceOrder,
+    "sentence_distance": SentenceDistance,
+    "capitalisation": Capitalisation,
+    "token_document": TokenDocument,
     "classes": Classes,
+    "number": Number,
+    "tags": Tags,
+    "spans": Spans,
+    "choices": Choices,
     "cloze": Cloze,
     "heads": Heads,
 }
 
 
+Named = list[tuple[float, str, Objective]]
+
+
 def objective(spec: str) -> Objective:
-    """The objective that a recipe's text names: name, name(key=value), or a sum such as "classes + 0.5 * causal_lm"."""
-    parts = named(spec)
+    """The objective that a recipe's text names: name, name(key=value), a sum such as "classes + 0.5 * causal_lm", or
+    several of which each batch asks one, "masked_lm | 2 * sentence_order"."""
+    parts = [(weight, named(terms)) for weight, terms in alternatives(spec)]
+    if len(parts) == 1:
+        return one_of(parts[0][1])
+    names = [named[0][1] for _, named in parts]
+    numbered = [name if name not in names[:i] else f"{name}_{i + 1}" for i, name in enumerate(names)]
+    return Either([(weight, name, one_of(named)) for (weight, named), name in zip(parts, numbered, strict=True)])
+
+
+def one_of(parts: Named) -> Objective:
     return parts[0][2] if len(parts) == 1 and parts[0][0] == 1 else Together(parts)
 
 
 def in_full(spec: str) -> str:
     """The same text with every option of each objective, so that a later default does not change what it says."""
-    parts = [(weight, name, {k: v for k, v in vars(one).items() if k[0] != "_"}) for weight, name, one in named(spec)]
-    return " + ".join(f"{weight} * " * (weight != 1) + to_call(name, options) for weight, name, options in parts)
+    found, several = list[str](), alternatives(spec)
+    for weight, terms in several:
+        parts = [(w, name, {k: v for k, v in vars(one).items() if k[0] != "_"}) for w, name, one in named(terms)]
+        text = " + ".join(f"{w} * " * (w != 1) + to_call(name, options) for w, name, options in parts)
+        found.append(f"{weight} * ({text})" if weight != 1 or (len(several) > 1 and parts[0][0] != 1) else text)
+    return " | ".join(found)
 
 
-def named(spec: str) -> list[tuple[float, str, Objective]]:
+def named(terms: list[tuple[float, str]]) -> Named:
     parts = []
-    for weight, text in terms(spec):
+    for weight, text in terms:
         try:
             parts.append((weight, text.partition("(")[0], build(OBJECTIVES, text)))
         except ValueError as error:

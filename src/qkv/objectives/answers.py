@@ -1,8 +1,10 @@
-"""Answers about a whole text: its class, the word that is missing in it, the word that governs each word."""
+"""Answers about a text: its class, a number, a tag for each word, a part of it, the best of some choices; the word that
+is missing in it, the word that governs each word."""
 
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -16,6 +18,7 @@ from qkv.positions.tree import pad_trees
 from qkv.text.tokenizer import PAD
 
 NOBODY = -1  # the head of padding
+NO_TAG = -100  # of tokens that begin no word: cross-entropy leaves it out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +63,94 @@ def by_sentence(batch: Batch) -> Tensor:
     place = torch.arange(int(lengths.max())) + ends - lengths[:, :, None]  # (B, N, S)
     words = ids.gather(1, place.clamp(max=ids.size(1) - 1).flatten(1)).view(place.shape)
     return words.masked_fill(place >= ends, PAD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number(Usual):
+    """Devlin et al. 2019, section 4.1 (STS-B): L = sum over texts of (y - w . h)^2.
+
+    Rows are (ids, number), or (ids, the same two texts in the other order, number): then h is the sum of both states
+    (Radford et al. 2018, section 3.3), which is to add what the head says of each. A number is the two halves of its
+    bits in float32.
+    """
+
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
+        *orders, halves = batch.columns
+        bits = (halves[:, 0] << 16 | halves[:, 1]).numpy().astype(np.uint32)
+        return Asked(reading(torch.cat(orders)), torch.from_numpy(bits.view(np.float32)), len(batch))
+
+    def loss(self, outputs: Any, asked: Asked) -> Loss:
+        return Loss((rated(outputs, asked) - asked.labels).square().sum())
+
+
+def rated(outputs: Any, asked: Asked) -> Tensor:
+    """The number of each example (B,): what is said of one order, or of both together."""
+    return answered(outputs, "number").view(-1, len(asked.labels)).sum(dim=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tags(Usual):
+    """Devlin et al. 2019, section 5.3: the cross-entropy of each word's tag by the state of its first sub-word.
+
+    Rows are (ids, the place of each word's first sub-word, the tag of each word).
+    """
+
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
+        ids, first, tags = batch.columns
+        real = torch.arange(first.size(1)) < batch.lengths[:, 1, None]  # (B, W)
+        labels = torch.full_like(ids, NO_TAG)
+        labels[real.nonzero()[:, 0], first[real]] = tags[real]
+        return Asked(reading(ids), labels, int(real.sum()))
+
+    def loss(self, outputs: Any, asked: Asked) -> Loss:
+        """Logits (B, T, n) against labels (B, T): summed over words, and how many of them are right."""
+        logits, labels = answered(outputs, "tags"), asked.labels
+        total = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NO_TAG, reduction="sum")
+        return Loss(total, {"accuracy": (logits.argmax(dim=2) == labels).sum()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spans(Usual):
+    """Devlin et al. 2019, section 4.2 (SQuAD): -log p(start) - log p(end), each a softmax over the tokens, halved.
+
+    Rows are (question and text, the places of the answer's first and last token); both 0 where there is no answer, so
+    that the first token of all stands for it (section 4.3).
+    """
+
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
+        ids, span = batch.columns
+        return Asked(reading(ids), span, len(batch))
+
+    def loss(self, outputs: Any, asked: Asked) -> Loss:
+        """Logits (B, 2, T) against places (B, 2); `accuracy` counts those of which both are found."""
+        logits = answered(outputs, "spans")
+        total = F.cross_entropy(logits.flatten(0, 1), asked.labels.flatten(), reduction="sum") / 2
+        return Loss(total, {"accuracy": (logits.argmax(dim=2) == asked.labels).all(dim=1).sum()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices(Usual):
+    """Radford et al. 2018, section 3.3: each choice is read with the context by itself, and a softmax over what is said
+    of them is the probability of each.
+
+    Rows are (the ids of all of them, the length of each, the number of the right one).
+    """
+
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
+        """Given: every choice of every row as a text (R, T); the labels are the right ones (B,), and where choices are,
+        (B, N)."""
+        texts, there = by_sentence(batch), batch.columns[1] > 0
+        return Asked(reading(texts[there]), (batch.columns[2][:, 0], there), len(batch))
+
+    def loss(self, outputs: Any, asked: Asked) -> Loss:
+        logits, right = chosen(outputs, asked), asked.labels[0]
+        return Loss(F.cross_entropy(logits, right, reduction="sum"), {"accuracy": (logits.argmax(1) == right).sum()})
+
+
+def chosen(outputs: Any, asked: Asked) -> Tensor:
+    """What is said of each choice (B, N); -inf where a row has none."""
+    said, there = answered(outputs, "choices"), asked.labels[1]
+    return said.new_full(there.shape, -torch.inf).masked_scatter(there, said)
 
 
 @dataclass(frozen=True, kw_only=True)

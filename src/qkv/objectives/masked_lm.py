@@ -1,36 +1,49 @@
 """Masked language modelling: words of a text are hidden, and asked for."""
 
+from collections.abc import Container
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.config import setting
 from qkv.data import Batch
+from qkv.objectives import hiding
+from qkv.objectives.hiding import Draw, Flags
 from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Usual
+from qkv.objectives.passages import IN_ENTITY, IN_PHRASE, Read, read
 from qkv.objectives.smoothing import negative_log_likelihood
-from qkv.text.tokenizer import BOS, PAD, Tokenizer
+from qkv.text.tokenizer import PAD, Tokenizer
 
 ROWS = 256  # tokens whose logits stand in memory at a time
+INSIDE = {"phrase": IN_PHRASE, "entity": IN_ENTITY}  # units that come with the rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLM(Usual):
     """Devlin et al. 2019, section 3.1, task 1: L = - sum over hidden tokens of log p(token | the text with holes).
 
-    A token that is chosen becomes <mask> 8 times in 10, another one at random once, and stays as it is once.
+    A token that is chosen becomes <mask> 8 times in 10, another one at random once, and stays as it is once. What is
+    chosen is a `unit`: pieces (BERT), whole words (BERT's later code), spans of words (SpanBERT, where a whole span
+    shares its fate), phrases or names (ERNIE 1.0, of files that mark them).
     """
 
-    rate: float = setting(0.15, "the share of tokens that are asked for")
+    rate: float = setting(0.15, "the share of tokens that are asked for; of phrases and entities, the share of units")
     mask: float = setting(0.8, "the share of these that become <mask>")
     keep: float = setting(0.1, "the share of these that stay as they are; the rest become any token")
+    unit: Literal["piece", "word", "span", "phrase", "entity"] = setting(
+        "piece", "what is hidden as a whole: piece, word, span, phrase or entity"
+    )
+    static: bool = setting(False, "hide the same tokens in every epoch, as BERT did, and not others each time")
 
     turn = 2
     _mask_id: ClassVar[int]  # of the vocabulary that it knows
     _special: ClassVar[Tensor]  # (V,), True at special tokens
+    _begins: ClassVar[Tensor]  # (V,), True at tokens that a word begins with
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1 or min(self.mask, self.keep) < 0 or self.mask + self.keep > 1:
@@ -39,39 +52,70 @@ class MaskedLM(Usual):
                 "and keep of at least 0 that are at most 1 together"
             )
 
-    def knowing(self, tokenizer: Tokenizer) -> "MaskedLM":
+    @property
+    def passages(self) -> bool:  # type: ignore[override]
+        return self.unit in INSIDE
+
+    def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "MaskedLM":
         known = copy(self)
-        special = torch.zeros(len(tokenizer), dtype=torch.bool)
-        special[list(tokenizer.specials.values())] = True
-        for name, value in {"_mask_id": tokenizer.special("<mask>"), "_special": special}.items():
+        begins = torch.tensor(tokenizer.begins_word)
+        facts = {"_mask_id": tokenizer.special("<mask>"), "_special": special(tokenizer), "_begins": begins}
+        for name, value in facts.items():
             object.__setattr__(known, name, value)
         return known
 
     def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
-        """Labels (B, T): the tokens that are asked for, PAD elsewhere. A window of running text begins with <s>."""
-        ids = inputs.get("ids", batch.columns[0]).clone()
-        ids[:, 0] = BOS
-        chosen = self.choose(ids, rng)
-        labels = ids.masked_fill(~chosen, PAD)
-        draw = torch.rand(ids.shape, generator=rng)
-        drawn = torch.randint(len(self._special), ids.shape, generator=rng)
-        ids = torch.where(chosen & (draw < self.mask), self._mask_id, ids)
-        ids = torch.where(chosen & (draw >= self.mask + self.keep), drawn, ids)
-        return Asked({"ids": ids}, labels, int(chosen.sum()))
+        """Labels (B, T): the tokens that are asked for, PAD elsewhere."""
+        text = read(batch, inputs)
+        ids = text.ids
+        draw = hiding.by_place(text.places) if self.static else hiding.at_random(ids.shape, rng)
+        hidden = self.choose(text, draw)
+        fate, drawn = draw(), (draw() * len(self._special)).astype(np.int64)
+        if self.unit == "span":
+            fate = np.take_along_axis(fate, hiding.runs(hidden), axis=1)
+        masked = np.where(hidden & (fate < self.mask), self._mask_id, ids.numpy())
+        masked = np.where(hidden & (fate >= self.mask + self.keep), drawn, masked)
+        labels = ids.masked_fill(~torch.from_numpy(hidden), PAD)
+        found = {"ids": torch.from_numpy(masked)}
+        return Asked(found, labels, int(hidden.sum()), beside={"labels": labels})
 
-    def choose(self, ids: Tensor, rng: torch.Generator) -> Tensor:
-        """max(1, round(rate n)) tokens of each row of n, special ones counted; these are not taken."""
-        free = ~self._special[ids]
-        wanted = ((ids != PAD).sum(dim=1) * self.rate).round().clamp(min=1)  # (B,)
-        turn = torch.rand(ids.shape, generator=rng).masked_fill(~free, 2.0).argsort(dim=1).argsort(dim=1)
-        return (turn < wanted[:, None]) & free
+    def choose(self, text: Read, draw: Draw) -> Flags:
+        """Of n tokens max(1, round(rate n)), special ones counted, though none is taken; of spans, ceil(rate n) of the
+        tokens that are not special; of phrases and entities max(1, round(rate n)) of n units."""
+        ids = text.ids
+        free: Flags = (~self._special[ids]).numpy()
+        counted = (ids != PAD).sum(dim=1).numpy() if self.unit in ("piece", "word") else free.sum(axis=1)
+        budget = np.rint(counted * self.rate).astype(np.int64).clip(min=1)
+        if self.unit == "piece":
+            return hiding.some(free, budget, draw)
+        starts: Flags = self._begins[ids].numpy() | ~free
+        if self.unit in INSIDE:
+            starts &= (text.marks.numpy() & INSIDE[self.unit]) == 0
+        starts[:, 0] = True
+        starts[:, 1:] |= ~free[:, :-1]
+        if self.unit == "word":
+            return hiding.words(free, starts, budget, draw)
+        if self.unit == "span":
+            return hiding.spans(free, starts, np.ceil(counted * self.rate - 1e-9).astype(np.int64), draw)
+        return hiding.units(free, starts, self.rate, draw)
 
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         """Summed over the tokens that are asked for: only these are projected. `accuracy` counts the best."""
         at, table = asked.labels != PAD, outputs.projection
-        labels, hidden = asked.labels[at], table.ready(outputs.hidden[at])  # (N,), (N, D)
-        total, likelihood = negative_log_likelihood(hidden, table.weight, table.bias, labels, pad=PAD)
-        if torch.is_grad_enabled():
-            return Loss(total, {"likelihood": likelihood})
-        best = torch.cat([F.linear(some, table.weight, table.bias).argmax(dim=1) for some in hidden.split(ROWS)])
-        return Loss(total, {"likelihood": likelihood, "accuracy": (best == labels).sum()})
+        return of_words(table.ready(outputs.hidden[at]), table.weight, table.bias, asked.labels[at])
+
+
+def of_words(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Loss:
+    """- log p of labels (N,) by hidden (N, D); where nothing is learned, how many of them are the most probable too."""
+    total, likelihood = negative_log_likelihood(hidden, weight, bias, labels, pad=PAD)
+    if torch.is_grad_enabled():
+        return Loss(total, {"likelihood": likelihood})
+    best = torch.cat([F.linear(some, weight, bias).argmax(dim=1) for some in hidden.split(ROWS)])
+    return Loss(total, {"likelihood": likelihood, "accuracy": (best == labels).sum()})
+
+
+def special(tokenizer: Tokenizer) -> Tensor:
+    """(V,), True at special tokens."""
+    found = torch.zeros(len(tokenizer), dtype=torch.bool)
+    found[list(tokenizer.specials.values())] = True
+    return found

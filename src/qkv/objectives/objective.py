@@ -1,6 +1,6 @@
 """What training asks of an objective, whatever the task."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
@@ -23,10 +23,13 @@ class Asked:
     labels: Any
     count: int  # the loss is divided by it
     parts: list["Asked"] = field(default_factory=list)  # of several objectives together, the question of each
+    chosen: int = 0  # of several of which one is asked: its number
+    beside: dict[str, Any] = field(default_factory=dict)  # what other objectives of a sum may read, and no model does
 
     def to(self, device: torch.device | str) -> "Asked":
         inputs = {name: moved(value, device) for name, value in self.inputs.items()}
-        return Asked(inputs, moved(self.labels, device), self.count, moved(self.parts, device))
+        parts = moved(self.parts, device)
+        return Asked(inputs, moved(self.labels, device), self.count, parts, self.chosen)  # `beside` has done its work
 
 
 def moved(value: Any, device: torch.device | str) -> Any:
@@ -39,10 +42,14 @@ def moved(value: Any, device: torch.device | str) -> Any:
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss summed over what was asked (tokens, documents), and sums of whatever else is worth knowing."""
+    """A loss summed over what was asked (tokens, documents), and sums of whatever else is worth knowing.
+
+    A figure is a sum divided by what it counts: by the count of the question, unless `counts` names another.
+    """
 
     total: Tensor
     parts: dict[str, Tensor] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 class Objective(Protocol):
@@ -50,7 +57,13 @@ class Objective(Protocol):
 
     @property
     def turn(self) -> int:
-        """When it prepares a batch beside others: 0, it makes texts of it; 1, it reads them; 2, it hides words."""
+        """When it prepares a batch beside others: 0, it makes texts of it; 1, it reads them; 2, it hides words; 3, it
+        asks about what is hidden."""
+        ...
+
+    @property
+    def passages(self) -> bool:
+        """Whether its rows must be passages: sentences of a document, and marks of their tokens (passages.py)."""
         ...
 
     @property
@@ -58,8 +71,8 @@ class Objective(Protocol):
         """The heads that must stand on a backbone for it, by name, where they follow from the objective alone."""
         ...
 
-    def knowing(self, tokenizer: Tokenizer) -> "Objective":
-        """The same for the ids of a vocabulary."""
+    def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "Objective":
+        """The same for the ids of a vocabulary, and for a model that reads inputs of these names."""
         ...
 
     def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
@@ -76,7 +89,8 @@ class Usual:
     """What most objectives say: they make their texts of a batch, need no head but the task's, and ask of any ids."""
 
     turn = 0
+    passages = False
     heads: ClassVar[Mapping[str, str]] = NOTHING
 
-    def knowing(self, tokenizer: Tokenizer) -> Self:
+    def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> Self:
         return self

@@ -1,14 +1,15 @@
-"""Several objectives as one: a weighted sum of their mean losses."""
+"""Several objectives as one: a weighted sum of their mean losses, or one of them for each batch."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from qkv.data import Batch
 from qkv.errors import InputError
-from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Objective
+from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Objective, Usual
 from qkv.text.tokenizer import Tokenizer
 
 
@@ -20,48 +21,150 @@ class Together:
 
     def __init__(self, parts: Sequence[tuple[float, str, Objective]]) -> None:
         self.parts = list(parts)
-        self.turn = 0
-        self.heads = {name: text for _, _, objective in parts for name, text in objective.heads.items()}
+        self.turn = min(objective.turn for _, _, objective in parts)
+        self.passages = any(objective.passages for _, _, objective in parts)
+        arranging = [name for _, name, objective in parts if objective.passages and objective.turn == 0]
+        if len(arranging) > 1:
+            one, other = arranging[:2]
+            raise InputError(
+                f"{one} and {other} each put sentences in an order of their own, so that no text can be asked for "
+                f"both; ask for one of them at a time: {one} | {other}"
+            )
+
+    @property
+    def heads(self) -> dict[str, str]:
+        return {name: text for _, _, objective in self.parts for name, text in objective.heads.items()}
 
     def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
-        found, asked = dict(inputs), dict[int, Asked]()
+        found, beside, asked = dict(inputs), dict[str, Any](), dict[int, Asked]()
         for i in sorted(range(len(self.parts)), key=lambda i: self.parts[i][2].turn):
-            asked[i] = self.parts[i][2].prepare(batch, rng, found)
+            asked[i] = self.parts[i][2].prepare(batch, rng, {**beside, **found})
             found |= asked[i].inputs
-        return Asked(found, asked[0].labels, asked[0].count, [asked[i] for i in range(len(self.parts))])
+            beside |= asked[i].beside
+        return Asked(found, asked[0].labels, asked[0].count, [asked[i] for i in range(len(self.parts))], beside=beside)
 
-    def knowing(self, tokenizer: Tokenizer) -> "Together":
-        return Together([(weight, name, objective.knowing(tokenizer)) for weight, name, objective in self.parts])
+    def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "Together":
+        return Together([(weight, name, one.knowing(tokenizer, reads)) for weight, name, one in self.parts])
 
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         """Summed like the first objective's, by whose count it is divided; the others' parts bear their names."""
         losses = [objective.loss(outputs, one) for (_, _, objective), one in zip(self.parts, asked.parts, strict=True)]
-        total, figures = torch.zeros_like(losses[0].total), dict(losses[0].parts)
+        total, figures, counts = torch.zeros_like(losses[0].total), dict(losses[0].parts), dict(losses[0].counts)
         for i, ((weight, name, _), one, loss) in enumerate(zip(self.parts, asked.parts, losses, strict=True)):
-            scale = asked.count / max(1, one.count)
-            total = total + weight * scale * loss.total
-            figures[f"{name}_loss"] = loss.total.detach() * scale
-            if i:
-                figures |= {f"{name}_{part}": value * scale for part, value in loss.parts.items()}
-        return Loss(total, figures)
+            total = total + weight * max(1, asked.count) / max(1, one.count) * loss.total
+            own = {"loss": loss.total.detach(), **(loss.parts if i else {})}
+            figures |= {f"{name}_{part}": value for part, value in own.items()}
+            counts |= {f"{name}_{part}": loss.counts.get(part, one.count) for part in own}
+        return Loss(total, figures, counts)
 
 
-def terms(spec: str) -> list[tuple[float, str]]:
-    """'a(x=1) + 0.5 * b' -> [(1.0, 'a(x=1)'), (0.5, 'b')]; nothing is evaluated."""
+class Numbered(Usual):
+    """An objective of a number, which the model is told as `task` if it reads it: ERNIE 2.0 adds a vector for it."""
 
-    def walk(node: ast.expr) -> list[tuple[float, str]]:
+    def __init__(self, number: int, objective: Objective, reads: Container[str] = ()) -> None:
+        self.number, self.objective, self.is_told = number, objective, "task" in reads
+        self.turn, self.passages = objective.turn, objective.passages
+
+    @property
+    def heads(self) -> Mapping[str, str]:  # type: ignore[override]
+        return self.objective.heads
+
+    def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "Numbered":
+        return Numbered(self.number, self.objective.knowing(tokenizer, reads), reads)
+
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
+        asked = self.objective.prepare(batch, rng, inputs)
+        return replace(asked, inputs={**asked.inputs, "task": self.number}) if self.is_told else asked
+
+    def loss(self, outputs: Any, asked: Asked) -> Loss:
+        return self.objective.loss(outputs, asked)
+
+
+class Either:
+    """Sun et al. 2020 (ERNIE 2.0), section 3.1: one objective for each batch, drawn by their weights: "a | 2 * b".
+
+    Continual learning is to begin with the model of the stage before, and to ask one more question beside the old ones.
+    A question of weight 0 is never asked in training, but measured in each validation: what is forgotten of it.
+    """
+
+    def __init__(self, parts: Sequence[tuple[float, str, Objective]]) -> None:
+        self.parts = [
+            (weight, name, one if isinstance(one, Numbered) else Numbered(i, one))
+            for i, (weight, name, one) in enumerate(parts)
+        ]
+        self.turn, self.passages = 0, any(one.passages for _, _, one in self.parts)
+        self.weights = torch.tensor([weight for weight, _, _ in self.parts], dtype=torch.float64)
+        if not self.weights.any():
+            raise InputError(
+                "every objective has the weight 0, so that nothing would be asked; give one of them another"
+            )
+
+    @property
+    def heads(self) -> dict[str, str]:
+        return {name: text for _, _, objective in self.parts for name, text in objective.heads.items()}
+
+    def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "Either":
+        return Either([(weight, name, one.knowing(tokenizer, reads)) for weight, name, one in self.parts])
+
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
+        chosen = int(torch.multinomial(self.weights, 1, generator=rng))
+        return replace(self.parts[chosen][2].prepare(batch, rng, inputs), chosen=chosen)
+
+    def loss(self, outputs: Any, asked: Asked) -> Loss:
+        return self.parts[asked.chosen][2].loss(outputs, asked)
+
+    def figures(self, found: Mapping[str, dict[str, float]]) -> dict[str, float]:
+        """Of the figures of each, by its name: `loss` is their mean by the weights, others are those of the first; and
+        each of them bears the name of its objective too."""
+        loss = sum(weight * found[name]["loss"] for weight, name, _ in self.parts) / float(self.weights.sum())
+        named = {f"{name}_{key}": value for name, figures in found.items() for key, value in figures.items()}
+        return {**found[self.parts[0][1]], **named, "loss": loss}
+
+
+def plain(objective: Objective) -> Iterator[Objective]:
+    """The objectives that one is made of, each by itself."""
+    match objective:
+        case Together(parts=parts) | Either(parts=parts):
+            for _, _, one in parts:
+                yield from plain(one)
+        case Numbered(objective=one):
+            yield from plain(one)
+        case _:
+            yield objective
+
+
+def alternatives(spec: str) -> list[tuple[float, list[tuple[float, str]]]]:
+    """'a + b | 2 * c' -> [(1.0, the terms of a + b), (2.0, those of c)]; of a text without |, the terms with their
+    weights."""
+
+    def walk(node: ast.expr) -> list[ast.expr]:
         match node:
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
                 return walk(left) + walk(right)
+        return [node]
+
+    def weighed(node: ast.expr) -> tuple[float, list[tuple[float, str]]]:
+        match node:
             case ast.BinOp(left=ast.Constant(int() | float() as weight), op=ast.Mult()) if 0 <= weight < float("inf"):
-                return [(weight * inner, text) for inner, text in walk(node.right)]
-            case ast.Name() | ast.Call():
-                return [(1.0, ast.unparse(node))]
-        raise ValueError
+                return float(weight), summed(node.right)
+        return 1.0, summed(node)
 
     try:
-        return walk(ast.parse(spec, mode="eval").body)
+        parts = walk(ast.parse(spec, mode="eval").body)
+        return [weighed(part) for part in parts] if len(parts) > 1 else [(1.0, summed(parts[0]))]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise InputError(
             f"{spec[:80]!r} names no objective; write name, name(key=value), or a sum: classes + 0.5 * causal_lm"
         ) from None
+
+
+def summed(node: ast.expr) -> list[tuple[float, str]]:
+    """a(x=1) + 0.5 * b -> [(1.0, 'a(x=1)'), (0.5, 'b')]; nothing is evaluated."""
+    match node:
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return summed(left) + summed(right)
+        case ast.BinOp(left=ast.Constant(int() | float() as weight), op=ast.Mult()) if 0 <= weight < float("inf"):
+            return [(weight * inner, text) for inner, text in summed(node.right)]
+        case ast.Name() | ast.Call():
+            return [(1.0, ast.unparse(node))]
+    raise ValueError

@@ -11,7 +11,7 @@ from qkv.look.view import View
 from qkv.serving.languages import name_of
 from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, texts_of
 from qkv.serving.models import Served
-from qkv.serving.queue import check_search
+from qkv.serving.queued import check_search
 from qkv.serving.service import Endpoint, Visit
 from qkv.text.normalise import normalise
 
@@ -54,9 +54,11 @@ class Explain:
 
 
 def about(served: Served) -> View:
-    names = {"source_name": name_of(served.source), "target_name": name_of(served.target)}
-    own = {"name": served.name, "source": served.source, "target": served.target}
-    return view.model_view(served.translator) | own | names
+    own = view.model_view(served.model) | {"name": served.name, "task": served.task, "verbs": served.verbs}
+    if "translate" not in served.verbs:
+        return own
+    pair = {"source": served.source, "target": served.target}
+    return own | pair | {f"{side}_name": name_of(code) for side, code in pair.items()}
 
 
 async def models(asked: Visit) -> View:
@@ -67,9 +69,9 @@ def chosen(asked: Visit, wish: TranslateAndLook, text: str) -> Served | None:
     """The model that was named; else the one for the pair, with the first model's target where none is given."""
     models = asked.service.models
     if wish.model is not None:
-        return models.named(wish.model)
+        return models.able("translate", wish.model)
     language = found_languages(asked, wish.source, [text])[0]
-    return model_for(asked, language, wish.target or models.served[0].target)
+    return model_for(asked, language, wish.target or models.able("translate").target)
 
 
 async def translate(asked: Visit) -> View:
@@ -130,7 +132,7 @@ def positions(asked: Visit) -> View:
 
 
 async def architecture(asked: Visit) -> View:
-    return view.architecture_view(served_at(asked).translator)
+    return view.architecture_view(served_at(asked).model)
 
 
 def curves(asked: Visit) -> View:
@@ -139,8 +141,7 @@ def curves(asked: Visit) -> View:
 
 def explain(asked: Visit) -> View:
     wish = from_tree(Explain, asked.values, "request")
-    text, models = bounded(asked, field(asked, "q")), asked.service.models
-    served = models.served[0] if wish.model is None else models.named(wish.model)
+    text, served = bounded(asked, field(asked, "q")), asked.service.models.able("translate", wish.model)
     which = wish.stack, wish.layer, wish.head
     return asked.translator(served).alone(lambda: view.explain_view(served.translator, text, *which))
 

@@ -1,8 +1,8 @@
 """The application: every route behind one door that counts, checks the key, and has a sentence for what goes wrong."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -15,16 +15,19 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from qkv import __version__
-from qkv.errors import InputError
+from qkv.serving.answers import ROUTES as ANSWERS
 from qkv.serving.api import ROUTES as API
+from qkv.serving.events import Events, refusal_of
 from qkv.serving.libre import ROUTES as LIBRE
-from qkv.serving.limits import Refusal
+from qkv.serving.limits import told
+from qkv.serving.openai import ROUTES as OPENAI
 from qkv.serving.openapi import describe
 from qkv.serving.reading import read
 from qkv.serving.service import COOKIE, Endpoint, Service, Visit, bearer
 from qkv.serving.static import ROUTES as STATIC
+from qkv.serving.writing import ROUTES as WRITING
 
-ROUTES: list[Endpoint] = [*LIBRE, *API, *STATIC]
+ROUTES: list[Endpoint] = [*LIBRE, *API, *ANSWERS, *WRITING, *OPENAI, *STATIC]
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     "Referrer-Policy": "no-referrer",
@@ -34,7 +37,6 @@ CORS = Middleware(
     CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["Authorization", "Content-Type"],
     max_age=86400,
 )  # fmt: skip
-log = logging.getLogger("qkv.serving")
 
 
 def make_app(service: Service) -> Starlette:
@@ -48,21 +50,21 @@ def make_app(service: Service) -> Starlette:
 
 def endpoint(service: Service, entry: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        service.active += 1
-        try:
-            with service.metrics.seconds.labels(entry.path).time():
-                response = await answered(service, entry, request)
-        finally:
-            service.active -= 1
-        response.headers.update(HEADERS)
-        service.metrics.requests.labels(entry.path, str(response.status_code)).inc()
+        with ExitStack() as leaving:
+            leaving.enter_context(service.metrics.seconds.labels(entry.path).time())
+            leaving.enter_context(service.answering())
+            response = await answered(service, entry, request, leaving)
+            response.headers.update(HEADERS)
+            service.metrics.requests.labels(entry.path, str(response.status_code)).inc()
+            if isinstance(response, Events):
+                response.leaving = leaving.pop_all()  # when all is told
         return response
 
     return answer
 
 
-async def answered(service: Service, entry: Endpoint, request: Request) -> Response:
-    """The answer, or a sentence; never a traceback."""
+async def answered(service: Service, entry: Endpoint, request: Request, leaving: ExitStack) -> Response:
+    """The answer, or a sentence; never a traceback. `leaving` ends what watches over it."""
     client = request.client.host if request.client else ""
     try:
         service.admit(client)
@@ -72,21 +74,14 @@ async def answered(service: Service, entry: Endpoint, request: Request) -> Respo
             values = await read(request, service.limits)
         service.check_key(request, values.get("api_key"))
         asked = Visit(service, request, values, client)
-        watching = asyncio.create_task(asked.watch())
-        try:
-            answer = entry.handle(asked) if iscoroutinefunction(entry.handle) else asked.thread(entry.handle, asked)
-            return remembering(service, request, await answer)
-        finally:
-            watching.cancel()
-            asked.gone.set()  # what was asked for beside a text that is refused
-    except Refusal as refusal:
-        headers = {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else None
-        return JSONResponse({"error": refusal.sentence}, refusal.status, headers)
-    except InputError as error:
-        return JSONResponse({"error": str(error)}, 400)
-    except Exception:
-        log.exception("an answer to %s %s failed", entry.method, entry.path)
-        return JSONResponse({"error": "something went wrong inside the server; its log says what"}, 500)
+        leaving.callback(asked.gone.set)  # what was asked for beside a text that is refused
+        leaving.callback(asyncio.create_task(asked.watch()).cancel)
+        answer = entry.handle(asked) if iscoroutinefunction(entry.handle) else asked.thread(entry.handle, asked)
+        return remembering(service, request, await answer)
+    except Exception as error:
+        status, sentence, wait = refusal_of(error, f"{entry.method} {entry.path}")
+        headers = {"Retry-After": str(wait)} if wait else None
+        return JSONResponse(told(entry.path, status, sentence), status, headers)
 
 
 def remembering(service: Service, request: Request, found: Any) -> Response:
@@ -103,4 +98,6 @@ async def no_route(request: Request, error: Exception) -> Response:
         404: "there is nothing at this address; GET /spec lists what there is",
         405: f"{request.method} is not for this address; GET /spec says which method is",
     }.get(status, "the request cannot be answered")
-    return JSONResponse({"error": sentence}, status, HEADERS | dict(getattr(error, "headers", None) or {}))
+    return JSONResponse(
+        told(request.url.path, status, sentence), status, HEADERS | dict(getattr(error, "headers", None) or {})
+    )

@@ -14,7 +14,7 @@ from qkv.decoding.alignment import readout_of, word_attention, words_of
 from qkv.decoding.translator import Scored
 from qkv.errors import InputError
 from qkv.serving.models import Models
-from qkv.serving.queue import Queued
+from qkv.serving.queued import QueuedTranslator
 from qkv.text import read_pairs
 from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
@@ -69,11 +69,13 @@ class Glossary:
 def read_glossaries(path: Path, models: Models) -> dict[str, Glossary]:
     """By the model's name; a file that names its languages is for the models of those, and must be for one at least."""
     found: dict[str, Glossary] = {}
-    for served in models.served:
+    if not models.translators:
+        raise InputError(f"{path} is a glossary, which is for translations, but no model translates; leave it out")
+    for served in models.translators:
         try:
             found[served.name] = Glossary.read(path, served.source, served.target)
         except InputError:
-            if served is models.served[-1] and not found:
+            if served is models.translators[-1] and not found:
                 raise
     return found
 
@@ -86,7 +88,7 @@ def count_of(term: str, text: str) -> int:
 
 
 @dataclass
-class Glossed(Queued):
+class Glossed(QueuedTranslator):
     """A queued translator that keeps to a glossary.
 
     Where the model's own translation has not the term, the words that the decoder wrote while it attended to the source
@@ -105,7 +107,7 @@ class Glossed(Queued):
         met = {i: terms for i, line in enumerate(lines) if (terms := self.glossary.find(line))}
         wanting = {i: missing for i, terms in met.items() if (missing := absent(terms, found[i].text))}
         if wanting:
-            own = self.translator
+            own = self.model
             new = self.alone(lambda: [replace_aligned(own, lines[i], found[i].text, m) for i, m in wanting.items()])
             for i, text in zip(wanting, new, strict=True):
                 first, *rest = found[i].alternatives

@@ -106,7 +106,8 @@ def model_for(asked: Visit, language: dict[str, Any], target: str) -> Served | N
     models, target = asked.service.models, asked.service.models.code(target)
     if language.get("confidence", 100):
         return models.pair(language["language"], target)
-    return models.pair(next((one for one in models.served if one.target == target), models.served[0]).source, target)
+    first = next((one for one in models.translators if one.target == target), models.able("translate"))
+    return models.pair(first.source, target)
 
 
 def translate(asked: Visit) -> dict[str, Any]:
@@ -162,14 +163,15 @@ async def health(_: Visit) -> dict[str, Any]:
 
 async def settings(asked: Visit) -> dict[str, Any]:
     """GET /frontend/settings, as a page of LibreTranslate's reads it."""
-    service, target = asked.service, asked.service.models.served[0].target
+    service, models = asked.service, asked.service.models
+    target = models.translators[0].target if models.translators else UNKNOWN
     return {
         "charLimit": service.limits.characters,
         "frontendTimeout": 500,  # milliseconds after the last key, as there
         "apiKeys": bool(service.key),
         "keyRequired": bool(service.key),
         "suggestions": service.suggestions is not None,
-        "filesTranslation": True,
+        "filesTranslation": bool(models.translators),
         "supportedFilesFormat": sorted(FORMATS),
         "language": {
             "source": {"code": AUTO, "name": "Auto Detect"},

@@ -1,10 +1,12 @@
 """What one request, one client and the whole server may ask for, each with a default; and the refusal of more."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from qkv.errors import InputError
 
 BYTES_OF_A_CHARACTER = 12  # at most: a character beyond U+FFFF is two escapes in JSON, four %XX in a form
+CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}  # OpenAI's
 ENVELOPE = 2**16  # bytes of a request that are neither text nor file: names, boundaries, settings
 
 
@@ -14,6 +16,14 @@ class Refusal(Exception):  # noqa: N818 - being full is no error
     def __init__(self, status: int, sentence: str, retry_after: int = 0) -> None:
         super().__init__(sentence)
         self.status, self.sentence, self.retry_after = status, sentence, retry_after
+
+
+def told(path: str, status: int, sentence: str) -> dict[str, Any]:
+    """An error as clients of an address read it: under /v1, as OpenAI writes it."""
+    if not path.startswith("/v1/"):
+        return {"error": sentence}
+    kind = "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error"
+    return {"error": {"message": sentence, "type": kind, "param": None, "code": CODES.get(status)}}
 
 
 def share_of(places: int) -> int:
@@ -27,8 +37,9 @@ class Limits:
 
     characters: int = 20_000  # of all texts of a request
     items: int = 100  # texts in one request
-    alternatives: int = 10  # translations of one text
+    alternatives: int = 10  # answers to one text
     beam: int = 20
+    tokens: int = 1024  # that a language model writes of one text
     requests: int = 128  # answered at the same time; half of them still arriving, if they are of one client
     queue: int = 1024  # sentences that wait; half of them, if they are of one client
     per_minute: int = 0  # requests of one client; 0 for any number

@@ -13,11 +13,12 @@ class Metrics:
         own = self.registry = CollectorRegistry()
         self.requests = Counter("qkv_requests", "Requests answered.", ["route", "status"], registry=own)
         self.seconds = Histogram("qkv_seconds", "Time to the answer.", ["route"], buckets=SECONDS, registry=own)
-        self.batch = Histogram("qkv_batch_sentences", "Sentences translated together.", buckets=SENTENCES, registry=own)
-        self.waiting = Gauge("qkv_waiting_sentences", "Sentences in the queue.", registry=own)
+        self.batch = Histogram("qkv_batch_sentences", "Texts answered together.", buckets=SENTENCES, registry=own)
+        self.waiting = Gauge("qkv_waiting_sentences", "Sentences in all queues.", registry=own)
         self.abandoned = Counter("qkv_abandoned_sentences", "Left the queue as their client hung up.", registry=own)
         self.active = Gauge("qkv_active_requests", "Requests being answered.", registry=own)
-        self.characters = Counter("qkv_characters", "Characters of source text.", ["model"], registry=own)
+        self.characters = Counter("qkv_characters", "Characters of texts given.", ["model"], registry=own)
+        self.tokens = Counter("qkv_tokens", "Tokens written by language models.", ["model"], registry=own)
         self.terms = Counter("qkv_glossary_terms", "Glossary terms in sources, and those used.", ["used"], registry=own)
 
     def total(self, name: str, **labels: str) -> float:

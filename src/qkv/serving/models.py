@@ -1,41 +1,80 @@
 """The models that a server has loaded, and which one translates from a language to another."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from qkv.decoding import Translator
+from qkv.device import choose_device
 from qkv.errors import InputError, nearest
-from qkv.opening import load_translator
+from qkv.folder import Loaded, load
+from qkv.opening import options, task_in
 from qkv.serving.languages import UNKNOWN, find, name_of
 from qkv.serving.limits import Refusal
+from qkv.tasks import TASKS, USES
+
+VERBS = ("translate", "generate", "predict", "fill", "embed")  # what models do, each at /api/VERB
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Served:
     """One model folder, loaded."""
 
     name: str
     folder: Path
-    translator: Translator
+    model: Any  # what `qkv.load` gives: a Translator, a Generator, a Classifier ...
+    task: str
+    uses: Mapping[str, Any] = field(default_factory=dict)  # what else was made of it, by what that can do
+
+    @property
+    def verbs(self) -> list[str]:
+        """What it can do."""
+        return [verb for verb in VERBS if hasattr(self.model, verb) or verb in self.uses]
+
+    def does(self, verb: str) -> Any:
+        """The object that does it."""
+        return self.able(verb).uses.get(verb, self.model)
+
+    def able(self, verb: str) -> "Served":
+        """This one; refused if it cannot do that, with what it can."""
+        if verb not in self.verbs:
+            instead = " or ".join(f"POST /api/{other}" for other in self.verbs)
+            what = f"{self.name} is a model of the task {self.task!r} and cannot {verb}"
+            raise Refusal(400, f"{what}; use {instead}")
+        return self
+
+    @property
+    def translator(self) -> Translator:
+        return self.does("translate")
 
     @property
     def source(self) -> str:
-        return self.translator.about.get("source") or UNKNOWN
+        return self.model.about.get("source") or UNKNOWN
 
     @property
     def target(self) -> str:
-        return self.translator.about.get("target") or UNKNOWN
+        return self.model.about.get("target") or UNKNOWN
+
+
+def uses(loaded: Loaded) -> dict[str, Any]:
+    """What a model can do beside its task with nothing more to learn, with the same weights: embed, if it can."""
+    found: dict[str, Any] = {}
+    for name in USES.keys() - TASKS.keys():
+        with suppress(InputError):  # it has no backbone
+            found[name] = task_in(loaded, name).open(loaded)
+    return found
 
 
 class Models:
-    """In the order given: where two models translate the same pair, the first does, unless the other is named."""
+    """In the order given: where two models do the same, the first does, unless the other is named."""
 
     def __init__(self, served: Sequence[Served]) -> None:
         self.served = list(served)
-        self.codes = list(dict.fromkeys([*(one.source for one in served), *(one.target for one in served)]))
+        self.translators = some = [one for one in served if "translate" in one.verbs]
+        self.codes = list(dict.fromkeys([*(one.source for one in some), *(one.target for one in some)]))
 
     @classmethod
     def load(
@@ -43,7 +82,7 @@ class Models:
     ) -> "Models":
         """Each is named after its folder; where the name is taken, with the first number that is free.
 
-        `own_process` is as in `engines.open_translator`.
+        `engine` and `own_process` are for those that write, as in `engines.open_translator`.
         """
         if not folders:
             raise InputError("no model was given; for example: qkv serve --model model")
@@ -51,9 +90,13 @@ class Models:
         for folder in folders:
             own = Path(folder).resolve().name
             name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in served)
-            translator = load_translator(folder, device, engine=engine, own_process=own_process)
-            translator.open_workers()  # now, while this process has no threads that a copy would miss
-            served[name] = Served(name, Path(folder), translator)
+            loaded = load(Path(folder), str(choose_device(device, "cpu")))
+            task = task_in(loaded)
+            how = {"engine": engine, "own_process": own_process} if "engine" in options(task) else {}
+            model = task.open(loaded, **how)
+            if how:
+                model.open_workers()  # now, while this process has no threads that a copy would miss
+            served[name] = Served(name, Path(folder), model, task.name, uses(loaded))
         return cls(list(served.values()))
 
     def named(self, name: str) -> Served:
@@ -62,16 +105,27 @@ class Models:
             raise Refusal(404, f"there is no model {name!r} on this server; {nearest(name, known)}")
         return known[name]
 
+    def able(self, verb: str, name: str | None = None) -> Served:
+        """The model of that name, or the first, that can do something."""
+        if name is not None:
+            return self.named(name).able(verb)
+        for one in self.served:
+            if verb in one.verbs:
+                return one
+        others = ", ".join(f"{one.name} ({', '.join(one.verbs)})" for one in self.served)
+        raise Refusal(400, f"no model of this server can {verb}; it has {others}")
+
     def code(self, asked: str) -> str:
         """The server's own spelling of a language code."""
         code = find(asked, self.codes)
         if code is None:
+            self.able("translate")  # or no language is
             raise Refusal(400, f"{asked[:40]} is not supported")  # LibreTranslate's sentence, as clients know it
         return code
 
     def pair(self, source: str, target: str) -> Served | None:
         """The model from one code to another, or None where both are the same language and none translates it."""
-        for one in self.served:
+        for one in self.translators:
             if (one.source, one.target) == (source, target):
                 return one
         if source == target:
@@ -81,5 +135,5 @@ class Models:
 
     def languages(self) -> list[dict[str, Any]]:
         """GET /languages: each with its targets, itself among them (such a text comes back as it is)."""
-        targets = {code: [one.target for one in self.served if one.source == code] for code in self.codes}
+        targets = {code: [one.target for one in self.translators if one.source == code] for code in self.codes}
         return [{"code": code, "name": name_of(code), "targets": sorted({code, *targets[code]})} for code in self.codes]

@@ -29,7 +29,10 @@ def serve(service: Service, host: str = "127.0.0.1", port: int = 5000) -> None:
             h11_max_incomplete_event_size=limits.body_bytes + ENVELOPE,  # some clients put the text into the query
         )  # fmt: skip
         threading.Thread(target=identifier, daemon=True).start()  # half a second that the first "auto" need not wait
-        print(f"{address(door)}/ is the page; LibreTranslate's API is there, too; Ctrl-C stops", flush=True)
+        print(
+            f"{address(door)}/ is the page; LibreTranslate's API is there, and OpenAI's under /v1; Ctrl-C stops",
+            flush=True,
+        )
         with stopped_by_signals():
             uvicorn.Server(config).run(sockets=[door])
     print(summary(service), flush=True)
@@ -73,4 +76,5 @@ def summary(service: Service) -> str:
     met, used = total("qkv_glossary_terms_total"), total("qkv_glossary_terms_total", used="yes")
     sentences, turns = total("qkv_batch_sentences_sum"), total("qkv_batch_sentences_count")
     batches = f"{total('qkv_requests_total'):.0f} requests, {sentences:.0f} sentences in {turns:.0f} batches"
-    return f"stopped after {batches}" + (f"; {used:.0f} of {met:.0f} glossary terms were used" if met else "")
+    written = f"; {tokens:.0f} tokens were written" if (tokens := total("qkv_tokens_total")) else ""
+    return f"stopped after {batches}{written}" + (f"; {used:.0f} of {met:.0f} glossary terms were used" if met else "")

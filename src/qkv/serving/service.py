@@ -20,6 +20,7 @@ from qkv.serving.limits import Limits, Refusal, share_of
 from qkv.serving.metrics import Metrics
 from qkv.serving.models import Models, Served
 from qkv.serving.queue import Queue
+from qkv.serving.queued import Queued
 from qkv.serving.suggestions import Suggestions
 from qkv.serving.uploads import Uploads
 
@@ -29,7 +30,7 @@ ABOUT_PAGE = "A file of the page."
 
 @dataclass
 class Service:
-    """What lives as long as the server: models, queue, limits, figures, files that wait to be fetched."""
+    """What lives as long as the server: models, a queue for each, limits, figures, files that wait to be fetched."""
 
     models: Models
     limits: Limits = field(default_factory=Limits)
@@ -42,7 +43,9 @@ class Service:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[!-~]*", self.key):
             raise InputError("the API key has spaces or letters beyond ASCII, which no header holds; choose another")
-        self.queue = Queue(self.limits, self.metrics)
+        models = [(one.name, one.model) for one in self.models.served]
+        self.queues = {name: Queue(model, self.limits, self.metrics) for name, model in models}
+        self.metrics.waiting.set_function(lambda: sum(queue.waiting for queue in self.queues.values()))
         self.uploads = Uploads(self.limits)
         self.threads = anyio.CapacityLimiter(self.limits.requests)
         self.active = 0  # requests that are being answered
@@ -51,7 +54,8 @@ class Service:
         self.minute, self.seen = 0, Counter[str]()
 
     def close(self) -> None:
-        self.queue.close()
+        for queue in self.queues.values():
+            queue.close()
         self.uploads.close()
 
     def admit(self, client: str) -> None:
@@ -68,6 +72,15 @@ class Service:
             raise Refusal(503, f"{most} requests are being answered and no more fit; try again in a moment", 2)
 
     @contextmanager
+    def answering(self) -> Iterator[None]:
+        """While a request is answered."""
+        self.active += 1
+        try:
+            yield
+        finally:
+            self.active -= 1
+
+    @contextmanager
     def arriving(self, client: str) -> Iterator[None]:
         """While a request is read, which may take its time: nobody fills all places with such that never end."""
         if self.reading[client] >= share_of(self.limits.requests):
@@ -79,15 +92,15 @@ class Service:
             self.reading -= Counter([client])  # whose 0 is forgotten
 
     def check_key(self, request: Request, field: Any = None) -> None:
-        """LibreTranslate's answers: 400 for no key (401 where the path is ours), 403 for a wrong one."""
+        """LibreTranslate's answers: 400 for no key (401 elsewhere), 403 for a wrong one (401 where OpenAI's are)."""
         if not self.key:
             return
         given = bearer(request) or field or request.query_params.get("api_key") or request.cookies.get(COOKIE)
         if not given:
-            status = 401 if request.url.path.startswith("/api/") else 400
+            status = 401 if request.url.path.startswith(("/api/", "/v1/")) else 400
             raise Refusal(status, "this server needs an API key; ask its operator for one and send it as api_key")
         if not secrets.compare_digest(str(given).encode("utf-8", "replace"), self.key.encode()):
-            raise Refusal(403, "Invalid API key")
+            raise Refusal(401 if request.url.path.startswith("/v1/") else 403, "Invalid API key")
 
 
 def bearer(request: Request) -> str:
@@ -107,11 +120,18 @@ class Visit:
     started: float = field(default_factory=time.monotonic)
     gone: threading.Event = field(default_factory=threading.Event)  # set when the client hangs up or is answered
 
+    def model(self, served: Served) -> Queued:
+        """The model through its queue."""
+        return Queued(*self.waits(served))
+
     def translator(self, served: Served, seconds: int = 0) -> Glossed:
-        """The model through the queue, with the server's glossary."""
+        """The same, of a translator, with the server's glossary."""
+        return Glossed(*self.waits(served, seconds), self.service.glossaries.get(served.name))
+
+    def waits(self, served: Served, seconds: int = 0) -> tuple[Queue, str, float, threading.Event]:
+        """Where, for whom, until when, and whether still."""
         deadline = self.started + (seconds or self.service.limits.seconds)
-        glossary = self.service.glossaries.get(served.name)
-        return Glossed(served.translator, self.service.queue, self.client, deadline, self.gone, glossary)
+        return self.service.queues[served.name], self.client, deadline, self.gone
 
     async def watch(self) -> None:
         """Ends when the client hangs up; all of the body has been read, so that nothing else can come."""
@@ -120,7 +140,7 @@ class Visit:
         self.gone.set()
 
     async def thread(self, function: Callable[..., Any], *given: Any) -> Any:
-        """In a thread of its own, since translating waits."""
+        """In a thread of its own, since a model takes its time."""
         return await anyio.to_thread.run_sync(function, *given, limiter=self.service.threads)
 
 

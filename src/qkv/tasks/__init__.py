@@ -1,5 +1,7 @@
 """What a person wants done; chosen by the names in TASKS: what models learn. USES adds what they can do unlearned."""
 
+from qkv.tasks.answer import FindAnswers
+from qkv.tasks.choose import ChooseAnswers
 from qkv.tasks.classify import Classify
 from qkv.tasks.cloze import ReadCloze
 from qkv.tasks.corpus import Corpus, Survey
@@ -8,8 +10,11 @@ from qkv.tasks.embedder import Embedder
 from qkv.tasks.fill import Fill
 from qkv.tasks.heads import FindHeads
 from qkv.tasks.language_model import LanguageModel
+from qkv.tasks.pairs import JudgePairs, RatePairs
 from qkv.tasks.predictor import Classifier, Predictor
-from qkv.tasks.task import Task, TextConfig
+from qkv.tasks.tag import TagWords
+from qkv.tasks.task import Task
+from qkv.tasks.text_config import TextConfig
 from qkv.tasks.translation import Translate
 
 TASKS: dict[str, type[Task]] = {
@@ -17,6 +22,11 @@ TASKS: dict[str, type[Task]] = {
     "language_model": LanguageModel,
     "fill": Fill,
     "classify": Classify,
+    "pair": JudgePairs,
+    "similarity": RatePairs,
+    "tag": TagWords,
+    "answer": FindAnswers,
+    "choose": ChooseAnswers,
     "cloze": ReadCloze,
     "heads": FindHeads,
 }

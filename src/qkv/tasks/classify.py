@@ -1,24 +1,19 @@
 """Classification: label and text in, a class out; by attention over words and sentences, or by any backbone."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from qkv.config import Tree, setting
-from qkv.data import each_row
-from qkv.errors import InputError, nearest
+from qkv.errors import InputError
 from qkv.folder import About, Loaded
 from qkv.models import Backbone, Hierarchical, Model
-from qkv.objectives import Asked
-from qkv.objectives.answers import answered
-from qkv.tasks.corpus import Corpus, Survey
-from qkv.tasks.on_backbone import BackboneConfig, OnBackbone
-from qkv.tasks.predictor import Classifier, most_probable
+from qkv.tasks.asking import fields
+from qkv.tasks.corpus import Survey
+from qkv.tasks.labels import OneLabel
+from qkv.tasks.on_backbone import BackboneConfig
 from qkv.text import read_labelled
 from qkv.text.examples import Labelled
 from qkv.text.labelled import sentences
@@ -39,7 +34,7 @@ class LabelledConfig(BackboneConfig):
             raise ValueError("max_words and max_sentences must be at least 1")
 
 
-class Classify(OnBackbone):
+class Classify(OneLabel):
     """Labelled texts to a classifier: hierarchical attention (Yang et al. 2016), or any backbone with a head on it."""
 
     name = "classify"
@@ -47,9 +42,6 @@ class Classify(OnBackbone):
     example_class = Labelled
     kinds = (Hierarchical, Backbone)
     architecture = "hierarchical"
-    objective = "classes"
-    figures = ("loss", "accuracy", "macro_f1", "mcc")
-    score = "accuracy"
     data_class = LabelledConfig
     defaults = {  # noqa: RUF012
         "data": {"batch_tokens": 16384},
@@ -57,7 +49,6 @@ class Classify(OnBackbone):
                      "patience": 6, "precision": "float32"},
     }  # fmt: skip
     files = "files of label and text (tsv, csv, jsonl, conllu), for example: qkv train reviews.tsv --task classify"
-    opens = Classifier
 
     def __init__(self, data: LabelledConfig, model: type[Model] | None = None) -> None:
         super().__init__(data, model)
@@ -67,7 +58,8 @@ class Classify(OnBackbone):
     def read(self, paths: Sequence[Path]) -> Iterator[Labelled]:
         return read_labelled(paths)
 
-    def question(self, text: str, place: str) -> Labelled:
+    def question(self, given: Any, place: str) -> Labelled:
+        [text] = fields(given, {"text": ["text", "sentence"]}, place)
         if not text.strip() or not self.sentences(text):
             raise InputError("a text without a word was given; give at least one sentence")
         return Labelled("", text, place)
@@ -79,11 +71,9 @@ class Classify(OnBackbone):
         return [one.lower() if self.data.lowercase else one for one in sentences(text)]
 
     def facts(self, survey: Survey, tokenizer: Tokenizer) -> About:
-        labels = sorted({document.label for document in survey.train})
-        if len(labels) < 2:
-            raise InputError(f"every document has the label {labels[0]!r}; give documents of two classes or more")
         lowercase, words, sentences = self.data.lowercase, self.data.max_words, self.data.max_sentences
-        return {"labels": labels, "lowercase": lowercase, "max_words": words, "max_sentences": sentences}
+        known = super().facts(survey, tokenizer)
+        return {**known, "lowercase": lowercase, "max_words": words, "max_sentences": sentences}
 
     def bounds(self, config: Any) -> About:
         return {} if self.by_sentence else super().bounds(config)
@@ -95,7 +85,7 @@ class Classify(OnBackbone):
         return {"vocab_size": len(tokenizer), **({"n_classes": len(facts["labels"])} if self.by_sentence else {})}
 
     def heads(self, facts: About) -> dict[str, str]:
-        return {} if self.by_sentence else {"classes": self.head("classes", n=len(facts["labels"]))}
+        return {} if self.by_sentence else super().heads(facts)
 
     def anew(self, start: Loaded, facts: About, heads: Mapping[str, str]) -> tuple[str, ...]:
         if self.by_sentence:
@@ -104,14 +94,7 @@ class Classify(OnBackbone):
 
     def encode(self, examples: Sequence[Labelled], tokenizer: Tokenizer, facts: About) -> list[list[list[int]]]:
         """(the text in its frame, its label), or for hierarchical attention (words, sentence lengths, label)."""
-        numbers = {label: number for number, label in enumerate(facts["labels"])} | {"": 0}
-        for document in examples:
-            if document.label not in numbers:
-                raise InputError(
-                    f"{document.place} has the label {document.label!r}, which no training document has; "
-                    f"{nearest(document.label, facts['labels'])}"
-                )
-        labels = [[numbers[document.label]] for document in examples]
+        labels = self.numbers(examples, facts)
         if self.by_sentence:
             cut = [self.by_sentences(document.text, tokenizer) for document in examples]
             parted = zip(cut, labels, strict=True)
@@ -125,46 +108,3 @@ class Classify(OnBackbone):
         most, rows = self.data.max_words, tokenizer.encode_batch(self.sentences(text))
         cut = [row[i : i + most] for row in rows for i in range(0, len(row), most)]
         return cut[: self.data.max_sentences]
-
-    def baselines(self, corpus: Corpus) -> dict[str, float]:
-        (words, labels), (asked, gold) = (
-            zip(*((row[0], row[-1][0]) for row in each_row(rows)), strict=True) for rows in (corpus.train, corpus.valid)
-        )
-        found = {"majority class": majority(labels, gold)}
-        return found | bag_of_words(words, labels, asked, gold, vocab_size=len(corpus.tokenizer))
-
-    def answers(self, outputs: Any, asked: Asked) -> tuple[Tensor, Tensor] | None:
-        if asked.labels.dim() > 1:  # another objective was asked first, or alone
-            return None
-        return answered(outputs, "classes").argmax(dim=1), asked.labels
-
-    def in_words(self, outputs: Any, asked: Asked, examples: Sequence[Any], classifier: Classifier) -> list[Tree]:
-        """The label of each text and the probability of every label."""
-        rows = answered(outputs, "classes").softmax(dim=1).tolist()
-        return [most_probable("label", classifier.about["labels"], row) for row in rows]
-
-
-def majority(train: Sequence[int], valid: Sequence[int]) -> float:
-    """Always the most frequent training label."""
-    [(label, _)] = Counter(train).most_common(1)
-    return sum(one == label for one in valid) / len(valid)
-
-
-def bag_of_words(
-    train: Sequence[Sequence[int]], labels: Sequence[int], valid: Sequence[Sequence[int]], gold: Sequence[int],
-    *, vocab_size: int,
-) -> dict[str, float]:  # fmt: skip
-    """Pang et al. 2002: logistic regression on which words a document has, not how often nor where; each document is a
-    row of length 1. Nothing, where scikit-learn is not installed."""
-    try:
-        from sklearn.feature_extraction.text import CountVectorizer
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import Normalizer
-    except ImportError:
-        return {}
-    if len(set(labels)) < 2:
-        return {}
-    occurrences = CountVectorizer(analyzer=list, binary=True, lowercase=False, vocabulary=range(vocab_size))
-    learned = make_pipeline(occurrences, Normalizer(), LogisticRegression(max_iter=1000)).fit(train, labels)
-    return {"bag of words": float(learned.score(valid, gold))}

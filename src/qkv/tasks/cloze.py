@@ -1,5 +1,6 @@
 """Cloze reading: a document and a sentence with a hole in, the missing word out, found in the document."""
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -43,7 +44,8 @@ class ReadCloze(Task):
     def read(self, paths: Sequence[Path]) -> Iterator[Question]:
         return chain.from_iterable(map(read_cloze, paths))
 
-    def question(self, text: str, place: str) -> Question:
+    def question(self, given: Any, place: str) -> Question:
+        text = given if isinstance(given, str) else json.dumps(given)
         return parse_question(text, place.replace("text", "question"))
 
     def key(self, example: Question) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from qkv.config import Tree, parse_call
+from qkv.convert import adopt
 from qkv.data import RowsOnDisk, write_rows
 from qkv.errors import InputError, nearest
 from qkv.files import digest, replacing, write_json
@@ -172,8 +173,10 @@ def learn_tokenizer(
     texts = chain.from_iterable(sample)
     if start is not None:
         return start.grow(texts, len(start) + c.grow) if c.grow else start
-    if Path(c.tokenizer).suffix == ".json":
-        return Tokenizer.load(Path(c.tokenizer))
+    if (path := Path(c.tokenizer)).name == "tokenizer.json" and path.exists():
+        return adopt(path.parent, extra=specials)[0]  # perhaps other people's
+    if path.suffix == ".json":
+        return Tokenizer.load(path)
     if (name := parse_call(c.tokenizer)[0]) not in TOKENIZERS:
         raise InputError(f"unknown tokenizer {name!r}, and no tokenizer.json; {nearest(name, TOKENIZERS)}")
     return Tokenizer.train(texts, kind=c.tokenizer, vocab_size=c.vocab_size, specials=specials)

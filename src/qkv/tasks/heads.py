@@ -14,6 +14,7 @@ from qkv.folder import About
 from qkv.models import HeadFinder
 from qkv.objectives import Asked
 from qkv.positions.tree import paths as tree_paths
+from qkv.tasks.asking import fields
 from qkv.tasks.corpus import Corpus
 from qkv.tasks.predictor import Predictor
 from qkv.tasks.task import Task
@@ -52,7 +53,8 @@ class FindHeads(Task):
     def from_memory(self, given: Any, place: str) -> Sentence:
         return checked(super().from_memory(given, place))
 
-    def question(self, text: str, place: str) -> Sentence:
+    def question(self, given: Any, place: str) -> Sentence:
+        [text] = fields(given, {"text": ["text", "sentence"]}, place)
         if not (words := text.split()):
             raise InputError("a text without a word was given; give words with spaces between them")
         return Sentence(words, [*range(len(words))], place)  # some tree: no model that can be asked looks at it

@@ -1,5 +1,6 @@
 """What tasks share whose answer comes from a head on a backbone: fine-tuning, whatever was pre-trained."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -9,8 +10,13 @@ from qkv.errors import InputError
 from qkv.folder import About, Loaded
 from qkv.models import Backbone, Model
 from qkv.tasks.corpus import Survey
-from qkv.tasks.task import Task, TextConfig
+from qkv.tasks.task import Task
+from qkv.tasks.text_config import TextConfig
 from qkv.text.tokenizer import Tokenizer
+
+# The rate by the width of what is tuned: Devlin et al. 2019 tune BERT base with 2e-5 to 5e-5; the smaller ones of
+# Turc et al. 2019 are best with up to 3e-4.
+RATES = ((256, 3e-4), (512, 1e-4), (math.inf, 3e-5))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +43,7 @@ class OnBackbone(Task):
     architecture = "transformer_encoder"
     data_class: ClassVar[type[BackboneConfig]] = BackboneConfig
     columns = 2
+    tokens: ClassVar[int] = 2048  # in a batch, unless something else is asked for: some 32 sentences
 
     def __init__(self, data: Any, model: type[Model] | None = None) -> None:
         super().__init__(data, model)
@@ -72,14 +79,21 @@ class OnBackbone(Task):
         return [f"{self.cut:,} texts had more tokens than the model reads at once: cut"] if self.cut else []
 
     def choose(self, survey: Survey, device: Any, training: Any) -> Tree:
-        """A backbone is tuned gently, and for a few epochs: it has learned before."""
-        steps = max(1, survey.characters // 4 // 2048)
+        """Devlin et al. 2019, appendix A.3: what has learned before is tuned gently, for a few epochs. A new model
+        learns from the beginning, for as long as it gets better."""
+        width = self.start.get("d_model", 0)
+        rate = next(rate for widest, rate in RATES if width <= widest) if width else 5e-4
+        limits, epochs = (training.steps, training.epochs, training.minutes), 4.0 if width else 15.0
+        steps = max(1, survey.characters // 4 // self.tokens) * (training.epochs or epochs)
+        most = 100 if training.minutes else 400  # nobody knows yet how many steps a minute has
+        warmup = min(most, max(1, int(min(steps, training.steps or steps)) // 10))
+        new = {} if width else {"dropout": 0.1, **({"preset": "tiny"} if "tiny" in self.model.presets else {})}
         return {
-            "data": {"batch_tokens": 2048},
-            "model": {"preset": "small", "dropout": 0.1},
+            "data": {"batch_tokens": self.tokens},
+            "model": new,
             "training": {
-                "learning_rate": 3e-4, "schedule": f"linear(warmup={min(100, max(1, steps // 3))})", "epochs": 4.0,
-                "weight_decay": 0.01, "beta2": 0.98, "average": "none", "validate_every": 0,
+                "learning_rate": rate, "schedule": f"linear(warmup={warmup})", "epochs": 0.0 if any(limits) else epochs,
+                "weight_decay": 0.01, "beta2": 0.98, "average": "none", "validate_every": 0, "patience": 4,
             },
         }  # fmt: skip
 

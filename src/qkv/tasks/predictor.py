@@ -13,33 +13,45 @@ from qkv.objectives import objective
 
 
 class Predictor:
-    """`qkv.load(folder).predict(texts)`: one text in, one answer out; a list in, a list out. Answers are plain data."""
+    """`qkv.load(folder).predict(given)`: one text in, one answer out; a list in, a list out. Answers are plain data."""
 
     def __init__(self, task: Any, loaded: Loaded, engine: str = "lean") -> None:
         self.task, self.loaded, self.objective = task, loaded, objective(task.objective).knowing(loaded.tokenizer)
         self.model, self.tokenizer, self.about = loaded.model.eval(), loaded.tokenizer, loaded.about
-        self.reader = open_reader(loaded, engine)
+        self.folder, self.reader = loaded.folder, open_reader(loaded, engine)
 
-    def predict(self, texts: str | Sequence[str]) -> Any:
-        """The answer to a text, or a list of answers to a list of texts."""
-        several = [texts] if isinstance(texts, str) else list(texts)
-        answers = self.answer([self.task.question(text, f"text {i}") for i, text in enumerate(several, start=1)])
-        return answers[0] if isinstance(texts, str) else answers
+    def predict(self, given: Any) -> Any:
+        """The answer to a text, or what else is one question to the task (two texts, a dict); to a list, a list."""
+        is_one = isinstance(given, self.task.one)
+        several = [given] if is_one else list(given)
+        answers = self.answer(self.questions(several))
+        return answers[0] if is_one else answers
+
+    def questions(self, several: Sequence[Any]) -> list[Any]:
+        """What each asks, as an example of the task; what cannot be asked is refused by its number."""
+        return [self.task.question(one, f"text {i}") for i, one in enumerate(several, start=1)]
+
+    def answer(self, examples: list[Any]) -> list[Tree]:
+        """An answer for each example, read whole or in parts."""
+        parts = [self.task.parts(example, self.tokenizer, self.about) for example in examples]
+        found = iter(self.say([part for several in parts for part in several]))
+        pairs = zip(examples, parts, strict=True)
+        return [self.task.joined(example, [next(found) for _ in several]) for example, several in pairs]
 
     @torch.inference_mode()
-    def answer(self, examples: list[Any]) -> list[Tree]:
-        """An answer for each example, which are read in batches of like length; none depends on its neighbours."""
-        if not examples:
+    def say(self, parts: list[Any]) -> list[Tree]:
+        """What the model says to each part; they are read in batches of like length, and none depends on another."""
+        if not parts:
             return []
-        rows = self.task.encode(examples, self.tokenizer, self.about)
+        rows = self.task.encode(parts, self.tokenizer, self.about)
         batches = Buckets(RowsInMemory(rows), tokens=self.task.data.batch_tokens, seed=0, sizes=self.task.sizes)
         device, found = next(self.model.parameters()).device, dict[int, Tree]()
         for batch in batches.in_order():
             asked = self.objective.prepare(batch, generator(0, Place())).to(device)
             numbers = batch.rows[:, 1].tolist()
-            answers = self.task.in_words(self.reader(**asked.inputs), asked, [examples[i] for i in numbers], self)
+            answers = self.task.in_words(self.reader(**asked.inputs), asked, [parts[i] for i in numbers], self)
             found |= dict(zip(numbers, answers, strict=True))
-        return [found[i] for i in range(len(examples))]
+        return [found[i] for i in range(len(parts))]
 
 
 class Classifier(Predictor):

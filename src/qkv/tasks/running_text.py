@@ -11,8 +11,10 @@ from qkv.config import Tree, merge, setting
 from qkv.data import Rows, RunningText, Stream, Windows
 from qkv.errors import InputError
 from qkv.folder import About
+from qkv.objectives import Objective
 from qkv.tasks.corpus import Corpus, Scale, Survey
-from qkv.tasks.task import Task, TextConfig
+from qkv.tasks.task import Task
+from qkv.tasks.text_config import TextConfig
 from qkv.text import read_texts
 from qkv.text.examples import Text
 from qkv.text.tokenizer import EOS, Tokenizer
@@ -67,11 +69,11 @@ class OnRunningText(Task):
         """The last part of the text is held out, wherever documents end: a tenth, up to a million characters."""
         left = survey.characters - min(survey.characters // TAIL, self.data.held_out * PER_HELD_OUT)
         for example in examples:
-            here, there = example.text[: max(left, 0)], example.text[max(left, 0) :]
-            if here:
-                yield example._replace(text=here)
-            if there:
-                hold_out(example._replace(text=there, begins=example.begins or not survey.valid))
+            here, there = example.cut(left)
+            if here.text:
+                yield here
+            if there.text:
+                hold_out(there._replace(begins=example.begins or not survey.valid))
             left -= len(example.text)
 
     def encode(self, examples: Sequence[Text], tokenizer: Tokenizer, facts: About) -> list[tuple[list[int]]]:
@@ -82,7 +84,7 @@ class OnRunningText(Task):
     def bounds(self, config: Any) -> About:
         return {"window": self.data.window or config.max_length}
 
-    def settle(self, config: Any) -> Any:
+    def settle(self, config: Any, asked: Objective) -> Any:
         return replace(self.data, **self.bounds(config))
 
     def stream(self, rows: Rows) -> Stream:

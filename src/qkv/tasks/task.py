@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, get_origin, get_type_hints
@@ -12,45 +11,20 @@ from typing import Any, ClassVar, get_origin, get_type_hints
 import torch
 from torch import Tensor
 
-from qkv.config import Tree, setting
+from qkv.config import Tree
 from qkv.data import Buckets, Place, Rows, RowsInMemory, Stream, generator
 from qkv.errors import InputError
 from qkv.evaluation import class_scores
 from qkv.folder import About, Loaded
 from qkv.models import MODELS, Backbone, Headed, Model
-from qkv.objectives import NOTHING, Asked, Objective, objective
+from qkv.objectives import NOTHING, Asked, Either, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
 from qkv.tasks.predictor import Predictor
+from qkv.tasks.text_config import TextConfig
 from qkv.text.tokenizer import Tokenizer
 
-MOST_SUBWORDS = 10_000_000  # of far more of them, the library that learns them dies
 CHUNK = 4096  # examples that are encoded together,
 CHUNK_LETTERS = 2**20  # or fewer, when they are this long: an encoded letter takes some 100 bytes for a moment
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextConfig:
-    """How any text becomes ids and batches."""
-
-    tokenizer: str = setting(
-        "bpe", "how sub-words are learned, by a name of `qkv list tokenizers`; or the path of a tokenizer.json to use"
-    )
-    vocab_size: int = setting(8000, "size of the vocabulary to learn")
-    grow: int = setting(0, "with --start: sub-words to learn from the new text beside those of the old model")
-    limit: int = setting(0, "learn from so many examples only, which the seed draws; 0 for all")
-    held_out: int = setting(1000, "examples kept for validation when no --valid is given (at most one in ten)")
-    batch_tokens: int = setting(4096, "a batch holds at most this many tokens of the longer side, padding counted")
-    seed: int = setting(1, "decides the order of batches, the first weights and dropout")
-
-    def __post_init__(self) -> None:
-        if self.vocab_size > MOST_SUBWORDS:
-            raise ValueError(f"vocab_size must be at most {MOST_SUBWORDS:,}, not {self.vocab_size}")
-        if self.grow < 0 or self.limit < 0:
-            raise ValueError(f"grow={self.grow} and limit={self.limit} must be numbers, 0 for none and for no limit")
-        if self.batch_tokens < 1 or not 1 <= self.held_out <= 10_000:
-            raise ValueError("batch_tokens must be at least 1, held_out from 1 to 10,000")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed must be a number from 0, not {self.seed}")
 
 
 class Task:
@@ -84,6 +58,8 @@ class Task:
     sample_letters: ClassVar[float] = math.inf  # or fewer, when they are long
     specials: ClassVar[tuple[str, ...]] = ()  # named tokens that its vocabulary must have, beside those of the model
     opens: ClassVar[type[Any]] = Predictor  # what `qkv.load` gives for a model that answers
+    one: ClassVar[tuple[type[Any], ...]] = (str, Mapping)  # what is one question to it; a list of them is several
+    start: Tree = {}  # noqa: RUF012  # the settings of the model to begin with, if there is one
 
     def __init__(self, data: Any, model: type[Model] | None = None) -> None:
         self.data = data  # of `data_class`
@@ -163,17 +139,21 @@ class Task:
         """Facts that follow from the model's settings and decide how texts are encoded: the longest that it reads."""
         return {}
 
+    def parts(self, example: Any, tokenizer: Tokenizer, facts: About) -> list[Any]:
+        """What is read of an example, one by one: itself, unless a task reads long ones in windows."""
+        return [example]
+
     def encode(self, examples: Sequence[Any], tokenizer: Tokenizer, facts: About) -> list[Any]:
-        """A row of ids for each example, in the same order."""
+        """A row of ids for each example, or part of one, in the same order."""
         raise NotImplementedError
 
     def rows(self, examples: Iterable[Any], tokenizer: Tokenizer, facts: About) -> Iterator[Any]:
         """The rows of many examples, encoded some at a time."""
         chunk, letters = list[Any](), 0
         for example in examples:
-            chunk.append(example)
+            chunk += self.parts(example, tokenizer, facts)
             letters += sum(map(len, self.texts(example)))
-            if len(chunk) == CHUNK or letters > CHUNK_LETTERS:
+            if len(chunk) >= CHUNK or letters > CHUNK_LETTERS:
                 yield from self.encode(chunk, tokenizer, facts)
                 chunk, letters = [], 0
         yield from self.encode(chunk, tokenizer, facts) if chunk else ()
@@ -201,8 +181,9 @@ class Task:
         """The settings of the model that follow from the data; `model` is what is asked of it."""
         return {"vocab_size": len(tokenizer)}
 
-    def settle(self, config: Any) -> Any:
-        """The settings of the data, with those that follow from the model's: a window as long as its context."""
+    def settle(self, config: Any, asked: Objective) -> Any:
+        """The settings of the data, with those that follow from the model's (a window as long as its context) and from
+        what is asked."""
         return self.data
 
     def heads(self, facts: About) -> dict[str, str]:
@@ -217,6 +198,9 @@ class Task:
     def anew(self, start: Loaded, facts: About, heads: Mapping[str, str]) -> tuple[str, ...]:
         """Beginnings of parameters that are not taken from a model to start from: they answer another question."""
         return ()
+
+    def check(self, corpus: Corpus, asked: Objective) -> None:
+        """Refuse rows of which the objective cannot be asked."""
 
     def remarks(self) -> list[str]:
         """What people should know of the rows that were encoded."""
@@ -237,39 +221,47 @@ class Task:
         rows, or learned from them in seconds: what a model must beat."""
         return {}
 
+    def joined(self, example: Any, answers: list[Tree]) -> Tree:
+        """The answer to an example out of those to its parts."""
+        return answers[0]
+
     def answers(self, outputs: Any, asked: Asked) -> tuple[Tensor, Tensor] | None:
-        """The classes (B,) that the model's outputs name and those that are right, if its answers are classes: then
-        macro-F1 and the Matthews correlation stand beside the accuracy."""
+        """The classes (B,) that the model's outputs name and those that are right, if its answers are classes, or are
+        otherwise `scored`."""
         return None
+
+    def scored(self, found: list[Any], gold: list[Any]) -> dict[str, float]:
+        """The figures of all answers: of classes, macro-F1 and the Matthews correlation beside the accuracy."""
+        scores = class_scores(found, gold)
+        return {"macro_f1": scores.macro_f1, "mcc": scores.mcc}
 
     @torch.inference_mode()
     def measure(self, model: Model, objective: Objective, batches: Stream) -> dict[str, float]:
         """The mean loss over all examples and each part of it that the objective names (accuracy, for example).
 
-        Of tokens, `loss` is the mean of -log p and `smoothed_loss` what training lowers; where answers are classes,
-        their macro-F1 and Matthews correlation are measured too.
+        Of tokens, `loss` is the mean of -log p and `smoothed_loss` what training lowers; where there are `answers`,
+        they are `scored` too. Of several objectives of which each batch asks one, all are measured on everything.
         """
+        if isinstance(objective, Either):
+            return objective.figures({name: self.measure(model, one, batches) for _, name, one in objective.parts})
         model.eval()
-        device, sums, count = next(model.parameters()).device, Counter[str](), 0
-        found, gold = list[int](), list[int]()
+        device, sums, counts = next(model.parameters()).device, Counter[str](), Counter[str]()
+        found, gold = list[Any](), list[Any]()
         for number, batch in enumerate(batches.in_order()):
             asked = objective.prepare(batch, generator(self.data.seed, Place(0, number))).to(device)
             outputs = model(**asked.inputs)
             loss = objective.loss(outputs, asked)
             for name, value in {"loss": loss.total, **loss.parts}.items():
                 sums[name] += float(value)  # type: ignore[assignment]
-            count += asked.count
+                counts[name] += loss.counts.get(name, asked.count)
             if (answers := self.answers(outputs, asked)) is not None:
                 found += answers[0].tolist()
                 gold += answers[1].tolist()
-        figures = {name: value / count for name, value in sums.items()}
+        figures = {name: value / max(1, counts[name]) for name, value in sums.items()}
         if "likelihood" in figures:
             figures |= {"smoothed_loss": figures["loss"], "loss": figures.pop("likelihood")}
             figures["perplexity"] = math.exp(min(figures["loss"], 50))
-        if gold:
-            scores = class_scores(found, gold)
-            figures |= {"macro_f1": scores.macro_f1, "mcc": scores.mcc}
-        return figures
+        return {**figures, **(self.scored(found, gold) if gold else {})}
 
     def judge(self, loaded: Loaded, corpus: Corpus, training: Any) -> Callable[[], dict[str, float]]:
         """Figures of what the model writes for the examples to validate on, if it writes."""
@@ -277,7 +269,7 @@ class Task:
 
     def evaluate(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
         """Figures of a trained model on some examples; `how` says how to search, for tasks that do."""
-        rows = RowsInMemory(self.encode(examples, loaded.tokenizer, loaded.about))
+        rows = RowsInMemory([*self.rows(examples, loaded.tokenizer, loaded.about)])
         asked = objective(self.objective).knowing(loaded.tokenizer)
         return dict(self.measure(loaded.model, asked, self.validation(rows)))
 

@@ -20,7 +20,8 @@ from qkv.evaluation import Scores, score
 from qkv.folder import About, Loaded, RunFolder
 from qkv.models import EncoderDecoder, Model
 from qkv.tasks.corpus import Corpus, Found, Scale, Survey
-from qkv.tasks.task import Task, TextConfig
+from qkv.tasks.task import Task
+from qkv.tasks.text_config import TextConfig
 from qkv.text import Pair, languages, read_pairs
 from qkv.text.doctor import Report, Rules, examine, fail_if_unusable
 from qkv.text.normalise import normalise

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from qkv.errors import InputError, nearest
+from qkv.text.choices import read_choice_records
 from qkv.text.conllu import read_conll, read_parts_of_speech
-from qkv.text.examples import Labelled, LabelledPair, Pair, SpanQuestion, Tagged, Text
+from qkv.text.examples import ChoiceQuestion, Labelled, LabelledPair, Pair, SpanQuestion, Tagged, Text
 from qkv.text.exchange import read_po, read_tmx, read_xliff, tmx_languages
 from qkv.text.labelled import read_labelled_pair_records, read_labelled_records, read_treebank
 from qkv.text.language import from_name, without_regions
@@ -16,6 +17,7 @@ from qkv.text.lines import check_file, suffix
 from qkv.text.pairs import read_pair_objects, read_pair_rows, read_plain, row_languages
 from qkv.text.spans import read_squad
 from qkv.text.texts import BORDERS, read_json_texts, read_plain_text
+from qkv.text.units import read_named_texts, read_treebank_texts
 
 # (path, source language, target language, what was skipped) -> pairs
 PairReader = Callable[[Path, str | None, str | None, Counter[str]], Iterator[Pair]]
@@ -36,7 +38,9 @@ Namer = Callable[[Path, str | None, str | None], tuple[str, str] | None]
 NAMERS: dict[str, Namer] = {".tsv": row_languages, ".csv": row_languages, ".tmx": tmx_languages}
 
 # (path, what parts documents, key of the text in JSON) -> texts; any other file is plain text.
-TEXTS: dict[str, Callable[[Path, str, str], Iterator[Text]]] = {".jsonl": read_json_texts}
+TEXTS: dict[str, Callable[[Path, str, str], Iterator[Text]]] = {
+    ".jsonl": read_json_texts, ".conllu": read_treebank_texts, ".conll": read_named_texts
+}  # fmt: skip
 
 # Any other file is read like the first.
 RECORDS = (".tsv", ".csv", ".jsonl")
@@ -46,6 +50,7 @@ LABELLED: dict[str, Callable[[Path], Iterator[Labelled]]] = {
 LABELLED_PAIRS = dict.fromkeys(RECORDS, read_labelled_pair_records)
 TAGGED = {".conll": read_conll, ".conllu": read_parts_of_speech}
 SPANS = {".json": read_squad}
+CHOICES = {".jsonl": read_choice_records, ".tsv": read_choice_records, ".csv": read_choice_records}
 
 T = TypeVar("T")
 
@@ -128,6 +133,11 @@ def read_tagged(paths: Sequence[Path]) -> Iterator[Tagged]:
 def read_spans(paths: Sequence[Path]) -> Iterator[SpanQuestion]:
     """The questions of some files whose answers are parts of a text."""
     return _read(SPANS, paths)
+
+
+def read_choices(paths: Sequence[Path]) -> Iterator[ChoiceQuestion]:
+    """The questions of some files with their choices, as a stream."""
+    return _read(CHOICES, paths)
 
 
 def _read(table: Mapping[str, Callable[[Path], Iterator[T]]], paths: Sequence[Path]) -> Iterator[T]:

@@ -87,7 +87,7 @@ def number_words(questions: Sequence[Question], tokenizer: Tokenizer) -> list[Id
     that a reader must find the answer in the document and cannot remember it. They are numbered anew in each question,
     in the order of the candidates. The hole is <unk>.
     """
-    if tokenizer.kind and tokenizer.kind.reserved != RESERVED:
+    if tokenizer.kind.reserved != RESERVED:
         raise InputError("cloze questions need ids that no word has, and this tokenizer has none; use bpe or unigram")
     words = sorted({word for question in questions for word in question.document + question.question})
     rows = tokenizer.encode_batch([_letters(word) for word in words])

@@ -21,10 +21,11 @@ class Sentence:
     place: str  # file and line of its first word
     comments: dict[str, str] = field(default_factory=dict)  # of the lines "# key = value" that stand before it
     tags: list[str] = field(default_factory=list)  # universal parts of speech
+    relations: list[str] = field(default_factory=list)  # of each word to its head
 
 
 def read_conllu(path: Path) -> Iterator[Sentence]:
-    """The sentences of a CoNLL-U file: columns FORM, UPOS and HEAD of the lines whose ID is a plain number.
+    """The sentences of a CoNLL-U file: columns FORM, UPOS, HEAD and DEPREL of the lines whose ID is a plain number.
 
     Lines of joined words ("3-4 don't") and of empty nodes ("8.1") are no words of the basic tree and are left out.
     Whether the heads make a tree is for positions.tree to say.
@@ -49,7 +50,7 @@ def _blocks(path: Path) -> Iterator[list[tuple[int, str]]]:
 
 
 def _sentence(path: Path, lines: list[tuple[int, str]], comments: dict[str, str]) -> Sentence:
-    words, heads, tags = list[str](), list[int](), list[str]()
+    words, heads, tags, relations = list[str](), list[int](), list[str](), list[str]()
     for number, line in lines:
         cells = line.split("\t")
         if len(cells) != COLUMNS:
@@ -66,10 +67,11 @@ def _sentence(path: Path, lines: list[tuple[int, str]], comments: dict[str, str]
         words.append(cells[1])
         heads.append(int(cells[6]))
         tags.append(cells[3])
+        relations.append(cells[7])
     place = f"{path} line {lines[0][0]}"
     if not words:
         raise InputError(f"{place} begins a sentence that has no words; give each sentence at least one")
-    return Sentence(words, heads, place, comments, tags)
+    return Sentence(words, heads, place, comments, tags, relations)
 
 
 def read_parts_of_speech(path: Path) -> Iterator[Tagged]:

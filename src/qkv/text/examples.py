@@ -1,5 +1,6 @@
 """What the readers yield, one class for each shape of data. `place` says where it stands: "train.en line 17"."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -11,12 +12,25 @@ class Pair(NamedTuple):
     place: str
 
 
+Spans = Sequence[Sequence[int]]  # parts of a text: where each begins, and where it ends
+
+
 class Text(NamedTuple):
     """A document, or one piece of a long one: joined, the pieces are the document to the letter."""
 
     text: str
     place: str
     begins: bool  # a document; False in the pieces that go on with one
+    phrases: Spans = ()
+    names: Spans = ()
+
+    def cut(self, at: int) -> tuple["Text", "Text"]:
+        """What stands before a place and what stands after it; a phrase across it is none any more."""
+        at = max(at, 0)
+        before = ([span for span in spans if span[1] <= at] for spans in (self.phrases, self.names))
+        after = ([[n - at for n in span] for span in spans if span[0] >= at] for spans in (self.phrases, self.names))
+        first = Text(self.text[:at], self.place, self.begins, *before)
+        return first, Text(self.text[at:], self.place, self.begins, *after)
 
 
 class Labelled(NamedTuple):
@@ -51,4 +65,13 @@ class SpanQuestion(NamedTuple):
     question: str
     answers: list[tuple[int, str]]
     identity: str
+    place: str
+
+
+class ChoiceQuestion(NamedTuple):
+    """A text, the ways in which it may go on or be answered, and the number of the right one, from 0; -1 if unknown."""
+
+    context: str
+    choices: list[str]
+    answer: int
     place: str

@@ -19,6 +19,10 @@ class Frame:
         """The names that not every vocabulary has."""
         return tuple(dict.fromkeys(n for n in self.before + self.between + self.after if n not in SPECIALS))
 
+    def size(self, texts: int) -> int:
+        """The tokens that stand around and between so many texts."""
+        return len(self.before) + len(self.after) + len(self.between) * (texts - 1)
+
     def join(self, tokenizer: Tokenizer, texts: Sequence[Sequence[int]], most: int) -> tuple[list[int], bool]:
         """The ids of one text or two with their frame, at most `most` of them; and whether something was cut.
 
@@ -28,7 +32,7 @@ class Frame:
             [tokenizer.special(name) for name in names] for names in (self.before, self.between, self.after)
         )
         parts = [list(text) for text in texts]
-        room = most - len(before) - len(after) - len(between) * (len(parts) - 1)
+        room = most - self.size(len(parts))
         is_cut = sum(map(len, parts)) > room
         while (over := sum(map(len, parts)) - max(room, 0)) > 0:
             longest = max(parts, key=len)

@@ -59,6 +59,8 @@ class Kind:
     frame: Tree
     is_composed = False  # whether text is put into its composed form (NFC) first
     prefix = ""  # what the frame puts before a text
+    aliases: ClassVar[dict[str, str]] = {}  # other names of special tokens
+    space = " "  # what has to be put before a word that is not the first
     has_words = True  # whether the space before a word belongs to it
 
     def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
@@ -73,13 +75,17 @@ class Kind:
         """What a token writes, for people."""
         return token
 
+    def begins(self, token: str) -> bool:
+        """Whether a word begins with a token."""
+        return not self.has_words or self.spell(token)[:1].isspace()
+
 
 class Spaced(Kind):
     """A space stays inside the token of the word that it precedes, and one is put before each text; a character that
     training never saw becomes its bytes."""
 
     is_composed = True
-    prefix = " "
+    prefix, space = " ", ""
     frame = make_frame(
         {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Prepend", "prepend": " "}]},
         {"type": "Split", "pattern": {"Regex": PATTERN}, "behavior": "Isolated", "invert": False},
@@ -204,6 +210,9 @@ class WordPiece(Kind):
             "max_input_chars_per_word": 100, "vocab": vocab,
         }  # fmt: skip
 
+    def begins(self, token: str) -> bool:
+        return not token.startswith("##")
+
 
 class Characters(Kind):
     """Each character is a token: all of the text's, or the most frequent that have room; others become their bytes."""
@@ -231,21 +240,6 @@ def added_tokens(names: Sequence[str], first: int) -> list[Tree]:
     """Those of a tokenizer.json: special tokens with names of their own, in the ids from `first` on."""
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     return [{"id": number, "content": name, **flags} for number, name in enumerate(names, start=first)]
-
-
-def kind_of(tree: Any) -> Kind | None:
-    """The kind of a tokenizer.json that `Tokenizer.train` wrote, or None if others did."""
-    try:
-        model, names = tree["model"], [token["content"] for token in tree["added_tokens"]]
-        vocab = list(model["vocab"] if isinstance(model["vocab"], dict) else dict(model["vocab"]))
-        for kind in (BPE(), Unigram(), ByteBPE(), WordPiece(), WordPiece(lowercase=False), Characters()):
-            whole = {**kind.frame, "added_tokens": added_tokens(names, len(kind.reserved)), "model": model}
-            first = kind.reserved + names
-            if model["type"] == kind.type and tree == whole and vocab[: len(first)] == first:
-                return kind
-    except (TypeError, ValueError, LookupError):
-        pass
-    return None
 
 
 # -- learning: texts are checked and counted, and the library trains a model on them -----------------------------------

@@ -32,14 +32,26 @@ def read_squad(path: Path) -> Iterator[SpanQuestion]:
 def _question(path: Path, number: int, context: Any, qa: Any) -> SpanQuestion:
     try:
         identity, question = str(qa["id"]), qa["question"]
-        answers = [(answer["answer_start"], answer["text"]) for answer in qa.get("answers", [])]
-        wrong = [(at, text) for at, text in answers if at < 0 or not text or context[at : at + len(text)] != text]
-        (context + question).encode()  # both are text
+        answers = [(answer["answer_start"] + 0, answer["text"] + "") for answer in qa.get("answers", [])]
+        (context + question).encode()  # all are what they should be
     except (TypeError, ValueError, LookupError, AttributeError):
         raise InputError(f"{path}: its question {number} is not of SQuAD's form; {SHAPE}") from None
-    for at, text in wrong:
-        raise InputError(
-            f"{path} question {identity} has the answer {text[:40]!r} at character {at}, where its context has "
-            f"{context[max(at, 0) :][:40]!r}; count characters from 0"
-        )
-    return SpanQuestion(context, question, answers, identity, f"{path} question {identity}")
+    return checked(SpanQuestion(context, question, answers, identity, f"{path} question {identity}"))
+
+
+def checked(asked: SpanQuestion) -> SpanQuestion:
+    """A question about a text with words, whose answers stand where they say."""
+    if not asked.context.strip() or not asked.question.strip():
+        what = "question" if asked.context.strip() else "context"
+        raise InputError(f"{asked.place} has no word in its {what}; give a question and a text that may answer it")
+    for answer in asked.answers:
+        match answer:
+            case [int(at), str(text)] if at >= 0 and text and asked.context[at : at + len(text)] == text:
+                continue
+            case [int(at), str(text)]:
+                raise InputError(
+                    f"{asked.place} has the answer {text[:40]!r} at character {at}, where its context has "
+                    f"{asked.context[max(at, 0) :][:40]!r}; count characters from 0"
+                )
+        raise InputError(f"{asked.place} has the answer {answer!r:.60}; give where it begins, and its text")
+    return asked

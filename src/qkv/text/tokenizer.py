@@ -16,8 +16,9 @@ import tokenizers
 from qkv.config import build
 from qkv.errors import InputError
 from qkv.files import write_text
+from qkv.text.adopted import kind_of
 from qkv.text.growing import grow
-from qkv.text.kinds import BOS, BPE, EOS, PAD, RESERVED, SPECIALS, TOKENIZERS, UNK, ByteBPE, Kind, added_tokens, kind_of
+from qkv.text.kinds import BOS, BPE, EOS, PAD, RESERVED, SPECIALS, TOKENIZERS, UNK, ByteBPE, Kind, added_tokens
 from qkv.text.normalise import check_unicode
 
 __all__ = ["BOS", "EOS", "PAD", "RESERVED", "SPECIALS", "TOKENIZERS", "UNK", "Tokenizer"]
@@ -31,15 +32,16 @@ class Tokenizer:
     """Text <-> ids. The vocabulary is four special tokens and mostly 256 bytes, then specials with names of their own,
     then what was learned."""
 
-    def __init__(self, text: str, kind: Kind | None = None) -> None:
-        """`text` is the content of a tokenizer.json; `kind` is None if others wrote it (see convert.foreign)."""
+    def __init__(self, text: str, kind: Kind) -> None:
+        """`text` is the content of a tokenizer.json of that kind."""
         self._text = text
         self.kind = kind
         self._rust = tokenizers.Tokenizer.from_str(text)
-        self._rust.encode_special_tokens = kind is not None  # as plain text: "<mask>" is typed by somebody
+        self._rust.encode_special_tokens = True  # as plain text: "<mask>" is typed by somebody
         self._size: int = self._rust.get_vocab_size()
-        added = self._rust.get_added_tokens_decoder() if kind else {}
-        self._named = {token.content: number for number, token in added.items()}
+        added = self._rust.get_added_tokens_decoder()
+        named = {token.content: number for number, token in added.items() if token.special and number > UNK}
+        self._named = named | {alias: named[name] for alias, name in kind.aliases.items() if name in named}
         self._silent = {PAD, BOS, EOS, *self._named.values()}
 
     @classmethod
@@ -104,7 +106,7 @@ class Tokenizer:
         With `specials`, the name of a special that was given in training is read as that token, and takes with it the
         space before it: "A <mask> dog" has the ids of "A dog" and, between them, that of <mask>.
         """
-        if not specials or not self._named or not self.kind:
+        if not specials or not self._named:
             return self.encode_batch([text])[0]
         names = "|".join(map(re.escape, self._named))
         space = " ?" if self.kind.has_words else ""
@@ -118,14 +120,13 @@ class Tokenizer:
     @cached_property
     def _inside(self) -> tokenizers.Tokenizer:
         """The tokenizer of a part of a text, before which nothing is put."""
-        if not self.kind or not self.kind.prefix:
+        if not self.kind.prefix:
             return self._rust
         return tokenizers.Tokenizer.from_str(json.dumps({**json.loads(self._text), "normalizer": None}))
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
         """The ids of words, each taken by itself, and for each id the number of its word. Every word has an id."""
-        space = " " if self.kind and not self.kind.prefix else ""  # before a word inside a text
-        rows = self.encode_batch([f"{space if i else ''}{word}" for i, word in enumerate(words)])
+        rows = self.encode_batch([f"{self.kind.space if i else ''}{word}" for i, word in enumerate(words)])
         rows = [row or [UNK] for row in rows]
         return [number for row in rows for number in row], [i for i, row in enumerate(rows) for _ in row]
 
@@ -133,12 +134,12 @@ class Tokenizer:
         """The ids of a text, and for each where it begins and ends in the text, spaces before a word left out."""
         ids, spans = self.encode(text), self._rust.encode(text, add_special_tokens=False).offsets
         if len(ids) != len(spans):  # in scripts that the library's older Unicode does not compose
-            spans = self._rust.encode(self.kind.compose(text) if self.kind else text).offsets
+            spans = self._rust.encode(self.kind.compose(text)).offsets
         spaces = [len(text[start:end]) - len(text[start:end].lstrip()) for start, end in spans]
         return ids, [(min(start + space, end), end) for (start, end), space in zip(spans, spaces, strict=True)]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        composed = [self.kind.compose(text) for text in texts] if self.kind else list(texts)
+        composed = [self.kind.compose(text) for text in texts]
         try:
             return [encoding.ids for encoding in self._rust.encode_batch_fast(composed, add_special_tokens=False)]
         except (TypeError, UnicodeEncodeError):
@@ -146,9 +147,18 @@ class Tokenizer:
                 check_unicode(text)
             raise
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of some ids; special tokens are left out, but for <unk>, which stands for a word."""
-        return self.decode_batch([ids])[0]
+    def decode(self, ids: Sequence[int], *, specials: bool = False) -> str:
+        """The text of some ids; special tokens are left out, but for <unk>, which stands for a word.
+
+        With `specials`, those with names of their own are written too, as `encode` reads them.
+        """
+        if not specials or not self._named:
+            return self.decode_batch([ids])[0]
+        self._check(ids)
+        kept = [number for number in ids if number not in (PAD, BOS, EOS)]
+        text = self._rust.decode(kept, skip_special_tokens=False)
+        names = "|".join(map(re.escape, self._named))
+        return re.sub(rf"(?<=\S)({names})", r" \1", text) if self.kind.has_words else text
 
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         for ids in rows:
@@ -160,11 +170,20 @@ class Tokenizer:
         """What a person reads for each id: a space is shown as ▁, and what cannot be printed is escaped."""
         self._check(ids)
         tokens = [str(self._rust.id_to_token(number)) for number in ids]
-        return [_visible(self.kind.spell(token) if self.kind else token) for token in tokens]
+        return [_visible(self.kind.spell(token)) for token in tokens]
 
     def vocabulary(self) -> list[str]:
         """The token of each id, as tokenizer.json spells it."""
         return [str(self._rust.id_to_token(number)) for number in range(len(self))]
+
+    @cached_property
+    def begins_word(self) -> list[bool]:
+        """For each id, whether a word begins with it: a space is before it, or, in WordPiece, no ## is. Each special
+        token stands for itself, as does each token where the kind marks no beginnings (characters, whole words, GPT's
+        ends of words). The first token of a text begins a word in any case, which its id need not say (GPT-2). Where a
+        script has no spaces, a run of its letters is one word; but for WordPiece, which parts Chinese ones."""
+        alone = {*range(UNK + 1), *self._named.values()}
+        return [number in alone or self.kind.begins(token) for number, token in enumerate(self.vocabulary())]
 
     def sentence_ends(self) -> list[int]:
         """The ids of the pieces that end a sentence."""

@@ -1,4 +1,4 @@
-"""Which parameters learn, how fast, and by what steps: freezing, rates by layer, weight decay; Adam, AdamW and Muon."""
+"""Which parameters learn, how fast, and by what steps: freezing, rates by layer, weight decay; optimisers."""
 
 import math
 from collections.abc import Container
@@ -14,6 +14,7 @@ from qkv.positions import Position
 from qkv.training.settings import TrainingConfig
 
 TABLES = Embedding | nn.Embedding | Projection | Position  # of tokens and of positions
+LATE = 1e9  # steps after which beta^t is 0
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a quintic, steep at 0: five rounds bring singular values near 1
 ROUNDS = 5
 MOMENTUM = 0.95
@@ -87,8 +88,30 @@ def build_optimizer(
         inner = set(map(id, matrices(model)))
         groups = parameter_groups(model, c, inner)
         return Muon([{**g, "orthogonal": precision} if g["apart"] else g for g in groups], **settings)
-    kind = torch.optim.Adam if c.optimizer == "adam" else torch.optim.AdamW
-    return kind(parameter_groups(model, c), **settings)
+    groups = parameter_groups(model, c)
+    match c.optimizer:
+        case "adam" | "adamw":
+            adam = (torch.optim.Adam if c.optimizer == "adam" else torch.optim.AdamW)(groups, **settings)
+            return adam if c.bias_correction else uncorrected(adam)
+        case "adamax":
+            return torch.optim.Adamax(groups, c.learning_rate, (c.beta1, c.beta2), c.epsilon)
+        case "adagrad":
+            return torch.optim.Adagrad(groups, c.learning_rate, eps=c.epsilon)
+        case "asgd":
+            return torch.optim.ASGD(groups, c.learning_rate)
+    return torch.optim.SGD(groups, c.learning_rate, c.beta1)
+
+
+def uncorrected(adam: torch.optim.Adam) -> torch.optim.Adam:
+    """Devlin et al. 2019, the authors' code: W <- W - lr m / (sqrt(v) + eps), where Adam divides m and v by 1 - beta^t.
+
+    Counted from so late a step, what Adam divides by is 1.
+    """
+    for group in adam.param_groups:
+        for weight in group["params"]:
+            step = torch.full((), LATE, device=weight.device)
+            adam.state[weight] = {"step": step, **{key: torch.zeros_like(weight) for key in ("exp_avg", "exp_avg_sq")}}
+    return adam
 
 
 def matrices(model: nn.Module) -> list[nn.Parameter]:

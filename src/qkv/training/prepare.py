@@ -14,7 +14,7 @@ from qkv.models import Model
 from qkv.objectives import objective
 from qkv.tasks import Corpus, Survey, Task
 from qkv.tasks.corpus import PARTS, Part
-from qkv.text.tokenizer import Tokenizer
+from qkv.text.tokenizer import BOS, PAD, UNK, Tokenizer
 from qkv.training.display import Display
 from qkv.training.settings import Settings, TrainingConfig, architecture, complete, paths, spelled_out, task_of
 
@@ -25,7 +25,9 @@ def task(tree: Tree, where: str) -> Task:
     """The task of some settings, with those of its data."""
     kind = task_of(tree, where)
     data = from_tree(kind.data_class, merge(kind.defaults, tree).get("data", {}), where, "data.")
-    return kind(data, architecture(tree, where))
+    made = kind(data, architecture(tree, where))
+    made.start = tree.get("model", {}) if tree.get("start") else {}
+    return made
 
 
 def started(asked: Tree, where: str) -> tuple[Tree, Loaded | None]:
@@ -46,6 +48,8 @@ def started(asked: Tree, where: str) -> tuple[Tree, Loaded | None]:
         cure = "leave it out, or add some with --data.grow"
         raise InputError(f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; {cure}")
     sizes = {key: value for key, value in to_tree(config).items() if key not in FITTED}
+    if "silent" in sizes:  # what the data may ask for is learned now
+        sizes["silent"] = [number for number in sizes["silent"] if number in (PAD, BOS, UNK)]
     model = merge(sizes, spelled_out({**asked, "architecture": name}, where))
     return {**asked, "architecture": name, "model": model}, start
 
@@ -102,7 +106,9 @@ def check_asked(task: Task, corpus: Corpus, model: Model, settings: Settings) ->
     batches, _ = task.stream(corpus.train), task.validation(corpus.valid)
     batch, _ = next(batches.stream())
     try:
-        asked = objective(settings.objective).knowing(corpus.tokenizer).prepare(batch, generator(0, Place()))
+        question = objective(settings.objective).knowing(corpus.tokenizer, model.inputs())
+        task.check(corpus, question)
+        asked = question.prepare(batch, generator(0, Place()))
         fits = asked.inputs.keys() <= model.inputs()
     except (TypeError, ValueError, IndexError) as error:
         if isinstance(error, InputError):

@@ -19,6 +19,7 @@ from qkv.models import MODELS, Model
 from qkv.objectives import objective
 from qkv.tasks import TASKS, Corpus, Task
 from qkv.tasks.corpus import Part, are_files, is_given, learn_tokenizer
+from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoint, going_on, prepare
 from qkv.training.display import Display
 from qkv.training.optimizers import freeze
@@ -121,7 +122,8 @@ class Run:
         settings, corpus, model = self.resumed() if self.goes_on else self.prepared()
         task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
         loaded = Loaded(model, corpus.tokenizer, task.about(corpus))
-        asked, batches = objective(settings.objective).knowing(corpus.tokenizer), task.stream(corpus.train)
+        asked = objective(settings.objective).knowing(corpus.tokenizer, model.inputs())
+        batches = task.stream(corpus.train)
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
         teller = Teller(self.display, self.folder, task, settings)
         hooks = Hooks(
@@ -168,7 +170,7 @@ class Run:
         """A corpus that is already prepared."""
         corpus, task = Corpus.open(Path(asked["corpus"])), prepare.task(asked, self.where)
         settings = prepare.fitted(task, asked, corpus.tokenizer, corpus.facts, self.where)
-        return task, settings, corpus, self.built(task, settings, corpus.facts)
+        return task, settings, corpus, self.built(task, settings, corpus.facts, corpus.tokenizer)
 
     def encoded(self, asked: Tree) -> tuple[Task, Settings, Corpus, Model]:
         """Read, examine and encode the files; choose what was not given."""
@@ -181,7 +183,7 @@ class Run:
         settings = prepare.fitted(task, tree, tokenizer, facts, self.where)
         task.data = settings.data
         facts |= task.bounds(settings.model)
-        model = self.built(task, settings, facts)
+        model = self.built(task, settings, facts, tokenizer)
         with checkpoint.explained(self.out):
             corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display)
             try:  # so that nothing is lost by what cannot be read or asked
@@ -191,10 +193,10 @@ class Run:
                 raise
         return task, settings, corpus, model
 
-    def built(self, task: Task, settings: Settings, facts: About) -> Model:
+    def built(self, task: Task, settings: Settings, facts: About, tokenizer: Tokenizer) -> Model:
         """The model with its first weights; what cannot be built is refused before anything is written."""
         torch.manual_seed(settings.data.seed)
-        heads = {**objective(settings.objective).heads, **task.heads(facts)}
+        heads = {**objective(settings.objective).knowing(tokenizer).heads, **task.heads(facts)}
         model = task.build(settings.model, heads)
         freeze(model, settings.training.freeze)  # the trainer would refuse an unknown name too late
         self.drawn = checkpoint.random_state()  # training goes on from here, whatever is drawn meanwhile
@@ -211,4 +213,4 @@ class Run:
         task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
         if settings.start and not checkpoint.existing(self.folder.checkpoints):
             self.start = folder.load(paths([settings.start])[0])
-        return settings, corpus, self.built(task, settings, corpus.facts)
+        return settings, corpus, self.built(task, settings, corpus.facts, corpus.tokenizer)

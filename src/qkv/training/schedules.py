@@ -37,6 +37,17 @@ def cosine(*, warmup: int = 400, floor: float = 0.0) -> Schedule:
     return lambda step, progress: warm(step, warmup) * max(floor, 0.5 * (1 + math.cos(math.pi * min(progress, 1.0))))
 
 
+def polynomial(*, warmup: int = 400, power: float = 1.0, floor: float = 0.0) -> Schedule:
+    """Linear warm-up, then (1 - progress)^power of the way to `floor` (RoBERTa, power 1); needs a run with an end."""
+    if not power > 0:
+        raise InputError(f"polynomial needs a power above 0, not {power}")
+
+    def factor(step: int, progress: float) -> float:
+        return warm(step, warmup) * (floor + (1 - floor) * (1 - min(progress, 1.0)) ** power)
+
+    return factor
+
+
 def constant(*, warmup: int = 1) -> Schedule:
     """Linear warm-up, then the learning rate as it is."""
     return lambda step, _: warm(step, warmup)
@@ -59,6 +70,7 @@ SCHEDULES: dict[str, Callable[..., Schedule]] = {
     "inverse_square_root": inverse_square_root,
     "linear": linear,
     "cosine": cosine,
+    "polynomial": polynomial,
     "constant": constant,
     "slanted_triangle": slanted_triangle,
 }

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from qkv.config import Tree, build, check_keys, from_tree, merge, parse_call, read_toml, setting, to_call
+from qkv.config import Tree, build, check_keys, check_types, from_tree, merge, parse_call, read_toml, setting, to_call
 from qkv.contents import recipes
 from qkv.errors import InputError, nearest
 from qkv.models import Model
 from qkv.objectives import in_full, objective
-from qkv.objectives.together import terms
+from qkv.objectives.together import alternatives
 from qkv.tasks import TASKS, Task
 from qkv.text import PAIRS, suffix
 from qkv.training.averaging import AVERAGES
@@ -29,15 +29,17 @@ NOT_NEGATIVE = (*LIMITS, "validate_every", "bleu_sentences", "checkpoint_minutes
 class TrainingConfig:
     """How weights are learned, and when to stop."""
 
-    optimizer: Literal["adamw", "adam", "muon"] = setting(
+    optimizer: Literal["adamw", "adam", "muon", "adamax", "adagrad", "asgd", "sgd"] = setting(
         "adamw",
-        "adam, adamw (its weight decay is apart from the gradient), or muon (matrices move by orthogonal steps)",
+        "adam, adamw (its weight decay is apart from the gradient), muon (matrices move by orthogonal steps), adamax, "
+        "adagrad, asgd, or sgd (with beta1 as its momentum)",
     )
     learning_rate: float = setting(1e-3, "the highest learning rate, multiplied by the schedule")
     schedule: str = setting("inverse_square_root", "any name that `qkv list schedules` prints, e.g. cosine(warmup=400)")
     beta1: float = setting(0.9, "Adam's memory of the gradient")
     beta2: float = setting(0.98, "Adam's memory of its square")
     epsilon: float = setting(1e-9, "Adam's guard against division by zero")
+    bias_correction: bool = setting(True, "of adam and adamw: early averages made larger; BERT's authors do without it")
     weight_decay: float = setting(0.0, "weight decay")
     decay: Literal["matrices", "all"] = setting("matrices", "what decays: matrices, or norms and biases too")
     freeze: str = setting("", "parameters that stay as they are, by the beginnings of their names: backbone, tokens")
@@ -75,6 +77,8 @@ class TrainingConfig:
             raise ValueError(f"layer_decay must be above 0 and at most 1, not {self.layer_decay}")
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
             raise ValueError(f"beta1 and beta2 must be at least 0 and below 1, not {self.beta1} and {self.beta2}")
+        if not self.bias_correction and self.optimizer not in ("adam", "adamw"):
+            raise ValueError(f"bias_correction = false is for adam and adamw, and the optimizer is {self.optimizer}")
         if self.best_by == "bleu" and not self.bleu_sentences:
             raise ValueError("best_by is bleu, but bleu_sentences is 0, so that BLEU is never measured; raise it")
         build(SCHEDULES, self.schedule)
@@ -153,24 +157,29 @@ def modern(tree: Mapping[str, Any], where: str = "settings", objective: str = ""
             print(f"{where}: objective.agreement is called objective.r_drop now", file=sys.stderr)
             asked["r_drop"] = asked.pop("agreement")
         before = objective or old or task_of(tree, where).objective
-        if len(terms(before)) > 1:
-            raise InputError(f"{where}: the objective is the sum {before}; give its options in that text")
+        if sum(len(terms) for _, terms in alternatives(before)) > 1:
+            raise InputError(f"{where}: the objective is made of several, {before}; give its options in that text")
         name, options = parse_call(before)
         tree["objective"] = to_call(name, {**options, **asked})
     return tree
 
 
 def check(tree: Mapping[str, Any], where: str) -> Tree:
-    """The settings by their present names. An unknown key, and what is no list of files, is refused before any data is
-    read."""
+    """The settings by their present names. An unknown key, a value of a wrong type, and what is no list of files, is
+    refused before any data is read."""
     tree = modern(tree, where)
     task, model = task_of(tree, where), architecture(tree, where)
     sections = {"data": task.data_class, "model": model.config_class}
     check_keys(Settings, {key: value for key, value in tree.items() if key not in sections}, where, also=SIDES)
     files: Tree = {name: tree[name] for name in ("train", "valid", "test") if name in tree}
     from_tree(Settings, {"task": task.name, "architecture": "", "objective": "", **files}, where)
-    check_keys(task.data_class, tree.get("data", {}), where, "data.")
-    check_keys(model.config_class, spelled_out(tree, where), where, "model.")
+    for kind, section, given in (
+        (task.data_class, "data", tree.get("data", {})),
+        (model.config_class, "model", spelled_out(tree, where)),
+        (TrainingConfig, "training", tree.get("training", {})),
+    ):
+        check_keys(kind, given, where, f"{section}.")
+        check_types(kind, given, where, f"{section}.")
     if not isinstance(spec := tree.get("objective", task.objective), str):
         raise InputError(f'{where}: objective is {spec!r}; name one, such as "translation(label_smoothing=0.1)"')
     try:
@@ -190,7 +199,7 @@ def complete(tree: Mapping[str, Any], where: str) -> Settings:
         "data": from_tree(task.data_class, tree.get("data", {}), where, "data."),
         "model": from_tree(model.config_class, spelled_out(tree, where), where, "model."),
     }
-    parts["data"] = task(parts["data"], model).settle(parts["model"])
+    parts["data"] = task(parts["data"], model).settle(parts["model"], objective(tree["objective"]))
     rest = {key: value for key, value in tree.items() if key not in parts}
     settings = replace(from_tree(Settings, rest, where), **parts, objective=in_full(tree["objective"]))
     by = settings.training.best_by

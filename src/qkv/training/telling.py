@@ -22,7 +22,7 @@ from qkv.training.display import Display, duration
 from qkv.training.settings import Settings
 from qkv.training.trainer import Trainer
 
-SHOWN = ("loss", "perplexity", "bleu", "accuracy")  # of all figures of a validation
+SHOWN = ("loss", "perplexity", "bleu", "accuracy", "pearson", "f1")  # of all figures of a validation
 EVERY = 1.0  # seconds of training that one line of the log stands for
 SLOW = 15.0  # seconds between lines where no live line can be shown (a file, a pipe, CI)
 
@@ -222,5 +222,5 @@ class Teller:
         self.say(f"{figure.title} on what was held out, beside baselines from the same training data:")
         for name, value in {"this model": best.get(score, math.nan), **baselines}.items():
             self.say(f"  {figure.text(value):>7}{figure.after}  {name}")
-        if "macro_f1" in best:
+        if len(self.task.figures) > 2:
             self.say(f"this model: {in_words(best)}")

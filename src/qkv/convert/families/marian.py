@@ -2,9 +2,10 @@
 
 Both have biases in their attentions, a bias for each word, and sines before cosines. Pegasus differs from Marian in
 nothing but the place of the layer norms.
+
+Differs: their <unk> is ours, which no translation holds; theirs may write it, and leave it out of the text.
 """
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -16,13 +17,15 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.config import from_tree, parse_call
-from qkv.convert.foreign import ACTIVATIONS, Converted, Foreign
+from qkv.convert.adopt import adopt
+from qkv.convert.foreign import ACTIVATIONS, Converted, write_tokenizer
 from qkv.convert.plain import output_bias, place_table
 from qkv.errors import InputError, nearest
-from qkv.files import write_json, write_text, write_with
+from qkv.files import write_json, write_with
 from qkv.models import Transformer, TransformerConfig
 from qkv.positions import Sinusoidal
-from qkv.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
+from qkv.text.frames import Frame
+from qkv.text.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 
 # Ours and theirs, applied from top to bottom in either direction.
 NAMES = [
@@ -99,8 +102,9 @@ def read_marian(folder: Path, tree: dict[str, Any], theirs: dict[str, Tensor]) -
     wanted = {field.name for field in fields(MarianSettings)}
     settings = from_tree(MarianSettings, {key: tree[key] for key in wanted & tree.keys()}, f"{folder}/config.json")
     pad, start, end = settings.pad_token_id, settings.decoder_start_token_id, settings.eos_token_id
-    others = [row for row in range(settings.vocab_size) if row not in (pad, start, end)]
-    rows = [pad, start, end, pad, *others]  # our four special ids; their <unk> is a word like any other
+    own = {"<pad>": pad, "</s>": end} | ({"<s>": start} if start != pad else {})  # mostly their padding is their start
+    tokenizer, rows = adopt(folder, size=settings.vocab_size, parts=own)
+    rows = [pad, start, end, *(row if row >= 0 else pad for row in rows[3:])]
     rest = theirs.keys() - {*TABLES, HEAD, BIAS}
     named = {replaced(name.removeprefix("model."), ((old, new) for new, old in NAMES)): theirs[name] for name in rest}
     position = positions(named, settings)
@@ -118,7 +122,7 @@ def read_marian(folder: Path, tree: dict[str, Any], theirs: dict[str, Tensor]) -
     }  # fmt: skip
     config = from_tree(TransformerConfig, ours, f"{folder}/config.json")
     about = tree.get("qkv")
-    return Converted("transformer", config, named, Foreign.open(folder, rows), about if isinstance(about, dict) else {})
+    return Converted("transformer", config, named, tokenizer, about if isinstance(about, dict) else {})
 
 
 def replaced(name: str, pairs: Iterable[tuple[str, str]]) -> str:
@@ -165,12 +169,8 @@ def embeddings(theirs: dict[str, Tensor], settings: MarianSettings, folder: Path
 # -- ours to theirs --------------------------------------------------------------------------------------------------
 
 
-def write_hugging_face(
-    out: Path, model: Transformer, tokenizer: Tokenizer, about: Mapping[str, Any], quantization: str = ""
-) -> None:
+def write_marian(out: Path, model: Transformer, tokenizer: Tokenizer, about: Mapping[str, Any]) -> None:
     """Into an empty folder: what `AutoModelForSeq2SeqLM` and `AutoTokenizer` open."""
-    if isinstance(tokenizer, Foreign):
-        raise InputError("this model folder is in Hugging Face's format already; copy it as it is")
     c = model.config
     if c.eps != 1e-5:
         raise InputError(f"Marian and Pegasus have eps=1e-05 and no other, not {c.eps}; translate with qkv itself")
@@ -190,24 +190,9 @@ def write_hugging_face(
     })  # fmt: skip
     search = {"max_length": c.max_length, "num_beams": 5, "early_stopping": True, "forced_eos_token_id": EOS}
     write_json(out / "generation_config.json", ids | search)
-    write_tokenizer(out, tokenizer)
+    write_tokenizer(out, tokenizer, Frame((), (), (SPECIALS[EOS],)), split_special_tokens=True)
     weights = their_weights(model)
     write_with(out / "model.safetensors", lambda path: save_file(weights, path, metadata={"format": "pt"}))
-
-
-def write_tokenizer(out: Path, tokenizer: Tokenizer) -> None:
-    """Ours, which puts no end behind a text, with a last step that does."""
-    end = SPECIALS[EOS]
-    one = [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": end, "type_id": 0}}]
-    two = [*one[:1], {"Sequence": {"id": "B", "type_id": 0}}, *one[1:]]
-    special = {end: {"id": end, "ids": [EOS], "tokens": [end]}}
-    step = {"type": "TemplateProcessing", "single": one, "pair": two, "special_tokens": special}
-    write_text(out / "tokenizer.json", json.dumps(json.loads(tokenizer.to_str()) | {"post_processor": step}))
-    names = {"pad_token": SPECIALS[PAD], "bos_token": SPECIALS[BOS], "eos_token": end, "unk_token": SPECIALS[UNK]}
-    write_json(out / "tokenizer_config.json", {
-        "tokenizer_class": "PreTrainedTokenizerFast", **names, "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,
-    })  # fmt: skip
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Pictures of a trained encoder on one sentence: who "it" looks at, by which head; one query against every key."""
+"""Pictures of a trained model on one sentence: who "it" looks at, by which head; one query against every key."""
 
 import torch
 from torch import Tensor
@@ -14,12 +14,12 @@ JANE = "Jane visite l'Afrique en septembre"
 
 
 def pointing(given: Given) -> tuple[list[str], Tensor, dict[str, int]]:
-    """The tokens, and what each head of each encoder layer gave them: (layers, H, T, T).
+    """The tokens, and what each head of each layer gave them: (layers, H, T, T); a translator's encoder, or a backbone.
 
     Then the places of "it" and "animal" (else of the last word and the second), and the head that links them best.
     """
     look = look_at(given.trained, given.text or ANIMAL)
-    maps = [m for name, m in look.maps.items() if name.startswith("encoder")]
+    maps = look.of_kind("encoder") or ([] if look.target else look.of_kind("decoder"))
     if not maps:
         raise InputError("the encoder of this model has no self-attention; give a transformer with --model")
     weights = torch.stack(maps).double()
@@ -62,7 +62,7 @@ def heads(given: Given) -> Picture:
 
 def jane(given: Given) -> Picture:
     """One query against every key: q<3> · k<j>, its weights, and A<3>, the values mixed by them (layer 1, head 1)."""
-    steps = {step.title: step for step in explain(given.trained, given.text or JANE)}
+    steps = {step.title: step for step in explain(given.translator, given.text or JANE)}
     words = steps["weights"].rows
     begins = [i for i, word in enumerate(words) if word.startswith("▁")]
     third = begins[min(2, len(begins) - 1)]

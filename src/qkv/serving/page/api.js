@@ -2,6 +2,7 @@
 
 import { counted, state } from "./state.js";
 
+const WORDS = 8; // for each hole
 const KEY = "qkv-api-key"; // kept for this tab only, and never put into a link
 
 /** The data of a page that was saved as one file, or null. */
@@ -27,7 +28,8 @@ export function keepKeyOfAddress() {
   history.replaceState(null, "", location.pathname + location.hash);
 }
 
-async function ask(path, options = {}) {
+/** The response to a request; anything but a good one is thrown as Refused. */
+async function send(path, options = {}) {
   const key = sessionStorage.getItem(KEY);
   const headers = { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) };
   let answer;
@@ -37,9 +39,13 @@ async function ask(path, options = {}) {
     if (error.name === "AbortError") throw error;
     throw new Refused(0, "");
   }
+  if (answer.ok) return answer;
   const body = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refused(answer.status, body.error ?? answer.statusText);
-  return body;
+  throw new Refused(answer.status, body.error ?? answer.statusText);
+}
+
+async function ask(path, options) {
+  return (await send(path, options)).json();
 }
 
 export async function fetchModels() {
@@ -56,6 +62,39 @@ let running = null;
 /** Give up the request for a view, if one is still running. */
 export function giveUp() {
   running?.abort();
+}
+
+/** What a model answers at /api/predict, /api/fill or /api/embed, where each line is a text of its own. An older
+request that is still running is given up. */
+export async function fetchAnswer(verb, item, model) {
+  giveUp();
+  running = new AbortController();
+  const texts = verb === "embed" ? item.split(/\s*\n\s*/) : [item];
+  const body = JSON.stringify({ q: texts, model: model.name, ...(verb === "fill" ? { k: WORDS } : {}) });
+  const { answers, vectors } = await ask(`api/${verb}`, { method: "POST", body, signal: running.signal });
+  return vectors ? { texts, vectors } : answers[0];
+}
+
+/** What a language model writes: `tell` is called with every event of it. */
+export async function fetchText(wish, tell) {
+  giveUp();
+  running = new AbortController();
+  const { signal } = running;
+  const body = JSON.stringify({ ...wish, stream: true });
+  const answer = await send("api/generate", { method: "POST", body, signal });
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const events = (rest + value).split("\n\n");
+    rest = events.pop();
+    for (const event of events) {
+      const told = JSON.parse(event.slice("data: ".length));
+      if (told.error) throw new Refused(503, told.error);
+      tell(told);
+    }
+  }
 }
 
 /** The view of a text; a request that is still running for an older text is given up. */

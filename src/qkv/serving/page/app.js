@@ -1,24 +1,25 @@
 // The page: its frame, its tabs, and what happens when something changes.
 
 import { LANGUAGES, speak, t } from "./strings.js";
-import { alternatives, alignedWords } from "./words.js";
+import { answerNodes } from "./answers.js";
 import { architecturePanel } from "./architecture.js";
 import { attentionPanel } from "./attention.js";
 import { change, readLink, state } from "./state.js";
-import { choices, labelled, make, number, restoreFocus, select } from "./element.js";
+import { choices, labelled, make, restoreFocus, select } from "./element.js";
 import { curvesPanel } from "./curves.js";
 import { decodingPanel } from "./decoding.js";
-import { embedded, fetchModels, fetchView, giveUp, keepKeyOfAddress, Refused, useKey } from "./api.js";
+import { boxesOf, examplesFor, given, verbOf } from "./desk.js";
+import { embedded, fetchAnswer, fetchModels, fetchView, giveUp, keepKeyOfAddress, Refused, useKey } from "./api.js";
 import { explainPanel } from "./explain.js";
 import { positionsPanel } from "./positions.js";
+import { linkButton, translationNodes } from "./translation.js";
+import { write, writingControls, writtenNodes } from "./writing.js";
 
 const PANELS = { attention: attentionPanel, decoding: decodingPanel, explain: explainPanel, positions: positionsPanel,
                  architecture: architecturePanel, curves: curvesPanel };
 const NEEDS_TEXT = ["attention", "decoding", "explain"];
-const PAUSE = 350; // milliseconds without a key before a text is translated
-const EXAMPLES = { en: ["Two dogs play in the snow.", "A man in a blue shirt is standing on a ladder."],
-                   de: ["Zwei Hunde spielen im Schnee.", "Ein Mann steht auf einer Leiter."],
-                   zh: ["两只狗在雪地里玩耍。"] };
+const OF_ANY_MODEL = ["architecture", "curves"];
+const PAUSE = 350; // milliseconds without a key before a text is sent
 
 const page = document.getElementById("page");
 let models = [];
@@ -26,39 +27,67 @@ let view = embedded?.view ?? null;
 let trouble = null; // what went wrong last
 let isWorking = false;
 let waiting = null;
-let field = null; // where the text is typed: one for the life of the page, so that no key is lost when it is drawn anew
+const fields = {}; // where texts are typed: for the life of the page, so that no key is lost when it is drawn anew
 let typedKey = ""; // what stands where the API key is typed: a field may come anew while somebody types
 
 const model = () => models.find(({ name }) => name === state.model) ?? models[0] ?? {};
+const verb = () => verbOf(model());
+/** A string for what the model does, if there is one of its own. */
+const say = (name) => t(`${name}_${verb()}`);
 
 // -- asking ---------------------------------------------------------------------------------------------------------
 
-async function translate() {
+/** Ask the model for what is typed; one that writes begins when it is told to. */
+async function answer() {
   clearTimeout(waiting); // what was typed while the page began is asked for once
-  const text = state.q.trim();
-  if (!text || embedded || !models.length) {
+  const item = given(model());
+  if (!item || embedded || !models.length || verb() === "generate") {
     giveUp();
     [view, isWorking] = [embedded?.view ?? null, false];
     showText();
     return;
   }
-  isWorking = true;
-  status();
-  try {
-    view = await fetchView(text, model());
-    trouble = null;
-  } catch (error) {
-    if (error.name === "AbortError") return; // a newer text is on its way
-    [view, trouble] = [null, wrong(error)];
-  }
-  isWorking = false;
+  const asked = verb();
+  await working(async () => {
+    view = asked === "translate" ? await fetchView(item, model())
+      : { item, answer: await fetchAnswer(asked, item, model()) };
+  });
   showText();
 }
 
+/** Do something that waits for the server; whether it was not given up. */
+async function working(work) {
+  isWorking = true;
+  status();
+  try {
+    await work();
+    trouble = null;
+  } catch (error) {
+    if (error.name === "AbortError") return false; // a newer text is on its way
+    [view, trouble] = [null, wrong(error)];
+  }
+  isWorking = false;
+  return true;
+}
+
+async function toggleWriting() {
+  if (isWorking) {
+    giveUp();
+    isWorking = false;
+  } else {
+    trouble = null;
+    await working(() => write(state.q, model(), (written) => {
+      view = { written };
+      showResult();
+    }));
+  }
+  showResult();
+}
+
 function typed(event) {
-  change({ q: event.target.value, at: "", step: "" });
+  change({ [event.target.name]: event.target.value, at: "", step: "" });
   clearTimeout(waiting);
-  waiting = setTimeout(translate, PAUSE);
+  if (verb() !== "generate") waiting = setTimeout(answer, PAUSE);
 }
 
 /** Fill `place` when `answer` comes; what goes wrong is told there. */
@@ -100,10 +129,10 @@ function render() {
   speak(language);
   document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
   document.documentElement.dataset.theme = ["light", "dark"].includes(state.theme) ? state.theme : "auto";
-  document.title = state.q || view ? `${(view?.text ?? state.q).slice(0, 60)} – qkv` : `qkv – ${t("title")}`;
+  document.title = state.q || view?.text ? `${(view?.text ?? state.q).slice(0, 60)} – qkv` : `qkv – ${t("title")}`;
   const before = document.activeElement;
   page.replaceChildren(make("a", { class: "skip", href: "#views", onclick: toViews }, t("skip")), header(language),
-    make("main", {}, translation(), make("section", { id: "views", "aria-label": t("views"), tabindex: -1 })));
+    make("main", {}, desk(), make("section", { id: "views", "aria-label": t("views"), tabindex: -1 })));
   show();
   goOnTyping(before);
 }
@@ -111,7 +140,7 @@ function render() {
 /** The focus stays where somebody types, though the page was drawn anew. */
 function goOnTyping(before) {
   if (before?.name === "key") page.querySelector("[name=key]")?.focus();
-  else if (before === field) field?.focus();
+  else fields[before?.name]?.focus();
 }
 
 /** Draw result and views; the text that is being typed stays as it is. */
@@ -136,8 +165,9 @@ function showResult() {
 }
 
 function status() {
-  page.querySelector("#status").textContent = isWorking ? t("working") : "";
+  page.querySelector("#status").textContent = isWorking ? say("working") : "";
   page.querySelector("#result").setAttribute("aria-busy", isWorking);
+  page.querySelector("#write")?.replaceChildren(isWorking ? t("stop") : t("write"));
 }
 
 function toViews(event) {
@@ -153,66 +183,66 @@ function header(language) {
   const themes = [["", t("themeAuto")], ["light", t("themeLight")], ["dark", t("themeDark")]];
   const theme = ["light", "dark"].includes(state.theme) ? state.theme : "";
   return make("header", {},
-    make("div", { class: "brand" }, make("h1", {}, "qkv"), make("p", {}, t("tagline"))),
+    make("div", { class: "brand" }, make("h1", {}, "qkv"), make("p", {}, say("tagline"))),
     make("div", { class: "controls" },
       choices(t("language"), [["en", "English"], ["zh", "中文"]], language, (lang) => set({ lang })),
       choices(t("theme"), themes, theme, (name) => set({ theme: name }))));
 }
 
-function translation() {
-  const result = make("div", { class: "card", id: "result", "aria-live": "off" });
+/** Where texts are typed, and beside it what the model makes of them. */
+function desk() {
+  const result = make("div", { class: `card ${verb()}`, id: "result", "aria-live": "off" });
   if (embedded) return make("section", { class: "translation saved" }, make("span", { id: "status" }), result);
-  field ??= make("textarea", { id: "text", rows: 3, spellcheck: false, oninput: typed });
-  field.placeholder = t("placeholder");
-  if (field.value !== state.q) field.value = state.q;
   const choose = (changes) => {
     change({ at: "", step: "", layer: "", heads: "", block: 1, head: 1, ...changes });
+    [view, trouble] = [null, null];
     render();
-    translate();
+    answer();
   };
-  const names = models.map(({ name, source, target }) => [name, source ? `${name} (${source} → ${target})` : name]);
+  const names = models.map(({ name, source, target, task }) =>
+    [name, target ? `${name} (${source} → ${target})` : task ? `${name} (${task.replaceAll("_", " ")})` : name]);
   const beams = [1, 2, 3, 4, 5, 6, 8, 10].map((beam) => [beam, beam]);
-  const fill = (example) => choose({ q: example });
-  const tries = (EXAMPLES[model().source] ?? []).map((example) =>
-    make("button", { type: "button", class: "quiet", onclick: () => fill(example) }, example));
+  const how = { translate: () => [labelled(t("beam"), select(beams, state.beam, (beam) => choose({ beam })))],
+                generate: () => writingControls(toggleWriting) }[verb()]?.() ?? [];
+  const verbs = (model().verbs ?? []).map((name) => [name, t(`verb_${name}`)]);
+  const does = verbs.length > 1 ? choices(t("verb"), verbs, verb(), (name) => choose({ verb: name })) : null;
+  const tries = examplesFor(model()).map((example) =>
+    make("button", { type: "button", class: "quiet", onclick: () => choose({ q: example }) }, example));
   return make("section", { class: "translation" },
-    make("div", { class: "card" },
-      make("label", { for: "text", class: "title" }, t("source")), field,
+    make("div", { class: "card" }, ...boxesOf(model()).flatMap(box),
       make("div", { class: "controls" },
-        labelled(t("model"), select(names, model().name, (name) => choose({ model: name }))),
-        labelled(t("beam"), select(beams, state.beam, (beam) => choose({ beam }))),
+        labelled(t("model"), select(names, model().name, (name) => choose({ model: name }))), does, ...how,
         make("span", { id: "status", class: "faint", role: "status" })),
       tries.length ? make("div", { class: "tries" }, make("span", { class: "faint" }, t("examples")), ...tries) : null),
     result);
 }
 
-function result() {
-  if (trouble) return [make("h2", { class: "title" }, t("target")), troubleNode(trouble)];
-  if (!view) return [make("h2", { class: "title" }, t("target")), make("p", { class: "faint" }, t("nothing"))];
-  const known = view.score === undefined ? null : t("score", { score: number(view.score, 3) });
-  const score = known && make("span", { class: "faint", title: t("scoreAbout") }, known);
-  const said = [...(view.remarks ?? []), ...(view.noLook ? [t("noLook", { reason: view.noLook })] : [])];
-  const remarks = said.map((remark) => make("p", { class: "remark" }, remark));
-  return [
-    embedded ? make("p", { class: "translated", lang: view.model?.source || null }, view.text) : null,
-    make("div", { class: "title-line" }, make("h2", { class: "title" }, t("target")), score, linkButton()),
-    make("p", { class: "translated", "aria-live": "polite", lang: view.model?.target || null }, view.translation),
-    ...remarks, view.source_words ? alignedWords(view) : null, alternatives(view),
-  ].filter(Boolean);
+/** A box to type in, under its name. */
+function box([name, key], i) {
+  const id = i ? `text${i + 1}` : "text";
+  const field = fields[key] ??= make("textarea", { id, name: key, rows: 3, spellcheck: false, oninput: typed });
+  field.placeholder = i ? "" : say("placeholder");
+  if (field.value !== state[key]) field.value = state[key];
+  return [make("label", { for: id, class: "title" }, t(`box_${name}`)), field];
 }
 
-function linkButton() {
-  const copy = async (event) => {
-    const button = event.currentTarget;
-    await navigator.clipboard?.writeText(location.href);
-    button.textContent = t("copied");
-  };
-  return embedded ? null : make("button", { type: "button", class: "quiet", onclick: copy }, t("copyLink"));
+function result() {
+  const title = make("h2", { class: "title" }, say("target"));
+  if (trouble) return [title, troubleNode(trouble)];
+  if (!view) return [title, make("p", { class: "faint" }, say("nothing"))];
+  const line = make("div", { class: "title-line" }, title);
+  if (view.written) return [line, ...writtenNodes(view.written)];
+  if (view.answer) {
+    line.append(linkButton());
+    return [line, ...answerNodes(view.answer, view.item)];
+  }
+  return translationNodes(view, line);
 }
 
 function views() {
   const inView = { attention: view?.attention?.length, decoding: view?.steps?.length };
-  const has = (name) => !embedded || name in embedded || inView[name];
+  const isOfModel = (name) => verb() === "translate" || OF_ANY_MODEL.includes(name);
+  const has = (name) => (embedded ? name in embedded || inView[name] : isOfModel(name));
   const names = Object.keys(PANELS).filter(has);
   const tab = names.includes(state.tab) ? state.tab : names[0];
   const open = (name) => {
@@ -233,10 +263,10 @@ function views() {
 }
 
 function content(tab) {
-  const say = (text) => make("p", { class: "faint" }, text);
-  if (!models.length) return say(trouble ? "" : t("loading"));
+  const tell = (text) => make("p", { class: "faint" }, text);
+  if (!models.length) return tell(trouble ? "" : t("loading"));
   if (NEEDS_TEXT.includes(tab) && !view?.attention) {
-    return say(view?.noLook ? t("noLook", { reason: view.noLook }) : t("nothing"));
+    return tell(view?.noLook ? t("noLook", { reason: view.noLook }) : say("nothing"));
   }
   return PANELS[tab]({ view, model: model(), render: show, later });
 }
@@ -250,7 +280,7 @@ async function start() {
     trouble = wrong(error);
   }
   render();
-  await translate();
+  await answer();
 }
 
 keepKeyOfAddress();
@@ -260,6 +290,6 @@ start();
 window.addEventListener("hashchange", () => {
   readLink();
   render();
-  translate();
+  answer();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);

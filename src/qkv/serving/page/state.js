@@ -2,7 +2,7 @@
 
 const DEFAULTS = {
   q: "", model: "", beam: "5", tab: "attention", kind: "memory", layer: "", heads: "", mode: "heat", at: "", step: "",
-  stack: "encoder", block: "1", head: "1", lang: "", theme: "",
+  stack: "encoder", block: "1", head: "1", lang: "", theme: "", q2: "", verb: "", tokens: "60", temperature: "0.8",
 };
 
 export const state = { ...DEFAULTS };

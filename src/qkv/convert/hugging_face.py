@@ -1,0 +1,176 @@
+"""Our models of a family as transformers opens them: config.json, model.safetensors and a tokenizer with its frame."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from qkv.config import Tree, parse_call
+from qkv.convert.families.bert import BERT, DISTILBERT, ERNIE2, ROBERTA
+from qkv.convert.families.gpt import GPT, GPT2
+from qkv.convert.family import (
+    OWNED,
+    POOLED,
+    POSITIONS,
+    PREDICTING,
+    TABLES,
+    Family,
+    HeadNames,
+    Names,
+    Tensors,
+    rename,
+    turned,
+)
+from qkv.convert.foreign import write_tokenizer
+from qkv.errors import InputError
+from qkv.files import write_json, write_with
+from qkv.models import Backbone, Headed, Model
+from qkv.positions import Learned
+from qkv.text.frames import Frame
+from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
+
+NO_FRAME = Frame((), (), ())
+
+
+def family_of(model: Model) -> Family | None:
+    """The family that can hold a model; a BERT without segments is a DistilBERT."""
+    backbone = model.backbone if isinstance(model, Headed) else model
+    families = [each for each in (BERT, ROBERTA, ERNIE2, GPT, GPT2) if type(backbone) is each.model]
+    return DISTILBERT if families == [BERT] and not backbone.config.segments else families[0] if families else None
+
+
+def write_family(out: Path, model: Model, tokenizer: Tokenizer, about: Mapping[str, Any], family: Family) -> None:
+    """Into an empty folder: what transformers' AutoModel and AutoTokenizer open."""
+    backbone: Any = model.backbone if isinstance(model, Headed) else model
+    assert isinstance(backbone, Backbone)
+    check(backbone, family)
+    end, part = their_class(model, family)
+    c, is_writer = backbone.config, not family.predicts and part is None
+    without = c.silent if is_writer else []
+    tensors = their_weights(model, family, end, part, without)
+    names = {key: value for key, value in family.must.items() if key != "position_embedding_type"}
+    ids = {f"{name}_token_id": number - sum(other < number for other in without)
+           for name, number in (("pad", PAD), ("bos", BOS), ("eos", EOS)) if number not in without}  # fmt: skip
+    write_json(out / "config.json", {
+        "model_type": family.model_type, "architectures": [f"{family.classes}{end}"], "dtype": "float32", **names,
+        **their_settings(c, family), "vocab_size": c.vocab_size - len(without), **ids, **labels(part, about, c),
+        "qkv": dict(about),
+    })  # fmt: skip
+    frame = NO_FRAME if is_writer else backbone.frame
+    special = {"cls_token": "<s>", "sep_token": "</s>"} if family.predicts else {}
+    special |= {"mask_token": "<mask>"} if "<mask>" in tokenizer.specials else {}
+    segments = getattr(c, "segments", 1)
+    reads = ["input_ids", *(["token_type_ids"] if segments > 1 else []), "attention_mask"]
+    write_tokenizer(
+        out, tokenizer, frame, segments=segments, without=without, special=special, model_max_length=c.max_length,
+        model_input_names=reads,
+    )  # fmt: skip
+    write_with(out / "model.safetensors", lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+
+
+def check(backbone: Backbone, family: Family) -> None:
+    """Refuse a model with something that theirs do not have."""
+    c = backbone.config
+    attention, options = parse_call(c.attention)
+    usual = type(c).__dataclass_fields__["norm"].default
+    stack = next(module for name, module in backbone.named_children() if name in ("encoder", "decoder"))
+    inner = c.inner_width == 4 * c.d_model or "d_ff" not in family.given
+    others = [key for key, value in family.given.items() if key != "d_ff" and getattr(c, key) != value]
+    for setting, holds in (
+        (f"attention={c.attention!r}", attention == "scaled_dot" and options.keys() <= {"dropout"}),
+        (f"position={c.position!r}", type(stack.position) is Learned),
+        (f"d_k={c.d_k}", c.head_width * c.n_heads == c.d_model),
+        (f"d_ff={c.d_ff}", inner),
+        (f"norm={c.norm!r}", c.norm == usual),
+        ("attention_bias=False", c.attention_bias),
+        (f"activation={c.activation!r}", c.activation in family.activations.values()),
+        (f"activation_dropout={c.activation_dropout}", not c.activation_dropout),
+        *((f"{key}={getattr(c, key)}", False) for key in others),
+    ):
+        if not holds:
+            raise InputError(
+                f"transformers' {family.model_type} cannot hold this model because of its setting {setting}; use it "
+                "with qkv itself, or train one without it"
+            )
+
+
+def their_class(model: Model, family: Family) -> tuple[str, HeadNames | None]:
+    """The end of the name of the class that has just what stands on the backbone, and that."""
+    predicts = bool(family.predicts) and model.config.predicts
+    usual = "ForMaskedLM" if predicts else "Model" if family.predicts else "LMHeadModel"
+    heads = dict(model.head_texts) if isinstance(model, Headed) else {}
+    if not heads or (list(heads) == ["pooled"] and predicts):
+        return usual, None
+    name, text = next(iter(heads.items()))
+    kind, options = parse_call(text)
+    usual_ones = {"n": options.get("n"), "dropout": options.get("dropout"), "pool": "last"}
+    options = dict(options.items() - usual_ones.items())
+    wanted: Mapping[str, Any] = family.head_options if kind in POOLED else {}
+    fits = len(heads) == 1 and options == wanted
+    for end, part in family.parts.items():
+        if fits and part.kind == kind and part.head == name:
+            is_pair = end == "ForPreTraining" and not predicts
+            return "ForNextSentencePrediction" if is_pair else end, part
+        if fits and name == kind == "number" and end == "ForSequenceClassification":
+            return end, HeadNames("similarity", name, kind, part.names)
+    raise InputError(
+        f"transformers has no {family.model_type} class with {', '.join(heads.values())} on it; use it with qkv itself"
+    )
+
+
+def their_settings(c: Any, family: Family) -> Tree:
+    theirs: Tree = {}
+    for key, ours, _ in family.settings:
+        value = getattr(c, ours)
+        if ours == "activation":
+            value = next(name for name, own in family.activations.items() if own == value)
+        elif ours == "attention":
+            value = parse_call(value)[1].get("dropout", 0.0)
+        elif ours == "d_ff":
+            value = c.inner_width
+        elif ours == "max_length":
+            value += family.first(PAD)
+        theirs[key] = value
+    return theirs
+
+
+def labels(part: HeadNames | None, about: Mapping[str, Any], c: Any) -> Tree:
+    """The names of a head's answers, as config.json has them."""
+    if part and part.kind in ("number", "choices"):
+        return {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "problem_type": "regression"}
+    named = about.get("labels") if part and part.task in ("classify", "tag") else None
+    if not named:
+        return {}
+    return {"id2label": {str(i): name for i, name in enumerate(named)},
+            "label2id": {name: i for i, name in enumerate(named)}}  # fmt: skip
+
+
+@torch.no_grad()
+def their_weights(model: Model, family: Family, end: str, part: HeadNames | None, without: list[int]) -> Tensors:
+    """Every weight under their name, and as theirs stand; what their class does not have is left out."""
+    ours = {name.removeprefix("backbone."): value.detach().float().cpu() for name, value in model.named_parameters()}
+    kept = [row for row in range(model.config.vocab_size) if row not in without]
+    for name in TABLES:
+        if name in ours and without:
+            ours[name] = ours[name][kept]
+    first = family.first(PAD)
+    if first:
+        ours[POSITIONS] = torch.cat((torch.zeros(first, ours[POSITIONS].size(1)), ours[POSITIONS]))
+    own: Names = [(one, f"heads.{part.head}.{other}") for one, other in part.names] if part else []
+    above: Names = [*own, *(family.predicts if end in PREDICTING else ())]
+    prefix = "" if end == "Model" else family.prefix
+    inside, beside = Tensors(), Tensors()
+    for name, tensor in ours.items():
+        if found := rename(name, turned(family.names)):
+            inside[found] = tensor
+        elif found := rename(name, turned(above)):
+            (inside if found.startswith(OWNED) else beside)[found] = tensor
+        elif name.endswith("output.bias") and part and tensor.any():
+            raise InputError(
+                f"transformers' {family.classes}{end} has no bias in its last layer, and this model has learned one; "
+                "use it with qkv itself"
+            )
+    theirs = {f"{prefix}{name}": tensor for name, tensor in family.out(inside).items()} | beside
+    return {name: tensor.contiguous() for name, tensor in theirs.items()}

@@ -1,0 +1,42 @@
+"""What each paper is made of: a model where its computation is new, an objective where its question is, and a task.
+
+Plain data, so that `qkv list papers` need not import torch.
+"""
+
+from typing import NamedTuple
+
+
+class Paper(NamedTuple):
+    """Names out of MODELS, with what the paper sets, OBJECTIVES and TASKS; `recipe` is one of recipes/, if there is."""
+
+    cited: str
+    model: str
+    objective: str
+    task: str
+    recipe: str = ""
+
+    @property
+    def summary(self) -> str:
+        told = f"{self.model}, asked for {self.objective} by the task {self.task}"
+        return f"{self.cited}: {told}{f'; --recipe {self.recipe}' if self.recipe else ''}"
+
+
+KNOWLEDGE = " | ".join(f"masked_lm{unit} + next_sentence" for unit in ("", "(unit='phrase')", "(unit='entity')"))
+CONTINUAL = "masked_lm(unit='word') | capitalisation | token_document | sentence_order | sentence_distance"
+PAPERS = {
+    "bahdanau": Paper("Bahdanau et al. 2015", "recurrent(decoder='bahdanau', attention='additive', cell='gru')",
+                      "translation", "translate"),
+    "luong": Paper("Luong et al. 2015", "recurrent(bidirectional=False)", "translation", "translate"),
+    "convs2s": Paper("Gehring et al. 2017", "convolutional", "translation", "translate"),
+    "transformer": Paper("Vaswani et al. 2017", "transformer", "translation", "translate", "multi30k-en-de"),
+    "han": Paper("Yang et al. 2016", "hierarchical", "classes", "classify", "imdb-han"),
+    "aoa": Paper("Cui et al. 2017", "reader", "cloze", "cloze", "cloze-aoa"),
+    "biaffine": Paper("Dozat & Manning 2017", "head_finder", "heads", "heads", "heads-structural"),
+    "gpt": Paper("Radford et al. 2018", "gpt", "causal_lm", "language_model", "gpt-tiny"),
+    "gpt2": Paper("Radford et al. 2019", "gpt2", "causal_lm", "language_model", "gpt2-tiny"),
+    "bert": Paper("Devlin et al. 2019", "bert", "masked_lm + next_sentence", "fill", "bert-tiny"),
+    "roberta": Paper("Liu et al. 2019", "roberta", "masked_lm", "fill", "roberta-tiny"),
+    "spanbert": Paper("Joshi et al. 2020", "bert", "masked_lm(unit='span') + span_boundary", "fill", "spanbert-tiny"),
+    "ernie": Paper("Sun et al. 2019", "bert(activation='relu')", KNOWLEDGE, "fill", "ernie-tiny"),
+    "ernie2": Paper("Sun et al. 2020", "ernie2", CONTINUAL, "fill", "ernie2-tiny"),
+}  # fmt: skip

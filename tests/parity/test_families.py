@@ -1,0 +1,272 @@
+"""Every class of transformers that qkv reads, with random weights: as its folder is opened, and as ours is written."""
+
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+import torch.nn.functional as F
+import transformers
+from tokenizers import models, pre_tokenizers
+from torch import Tensor
+
+from kit import asked, padded
+from qkv import folder
+from qkv.attention import recording
+from qkv.convert import adopt
+from qkv.convert.export import write_hugging_face
+from qkv.convert.families import bert, gpt
+from qkv.convert.family import Family, find_part, our_weights, plain
+from qkv.models import Headed
+from qkv.objectives import Asked, CausalLM, Classes, MaskedLM
+from qkv.text.tokenizer import PAD
+
+V, T, LAYERS, LENGTHS = 60, 11, 2, [11, 7, 1, 9]
+ENCODER = {"hidden_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": 4, "intermediate_size": 48,
+           "max_position_embeddings": 20, "layer_norm_eps": 1e-6}  # fmt: skip
+WRITER = {"n_embd": 32, "n_layer": LAYERS, "n_head": 4, "n_positions": 20}
+LABELS = {"id2label": {0: "no", 1: "maybe", 2: "yes"}, "label2id": {"no": 0, "maybe": 1, "yes": 2}}
+BERTS = ("[unused]", "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+ROBERTAS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+NEXT = ("Model", "ForMaskedLM", "ForPreTraining", "ForNextSentencePrediction")
+ANSWERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
+# Their family, their settings, the special tokens that a vocabulary begins with, the ends of the classes' names.
+FAMILIES: dict[str, tuple[Family, dict[str, Any], Sequence[str], Sequence[str]]] = {
+    "Bert": (bert.BERT, {**ENCODER, "pad_token_id": 1}, BERTS, (*NEXT, *ANSWERS)),
+    "Roberta": (bert.ROBERTA, {**ENCODER, "type_vocab_size": 1}, ROBERTAS, ("Model", "ForMaskedLM", *ANSWERS)),
+    "XLMRoberta": (bert.XLM_ROBERTA, ENCODER, ROBERTAS, ("Model", "ForMaskedLM", "ForSequenceClassification")),
+    "Ernie": (bert.ERNIE, {**ENCODER, "hidden_act": "relu", "pad_token_id": 1}, BERTS, (*NEXT, *ANSWERS)),
+    "Ernie 2": (bert.ERNIE2, {**ENCODER, "use_task_id": True, "task_type_vocab_size": 5, "pad_token_id": 1}, BERTS,
+                (*NEXT, *ANSWERS)),
+    "DistilBert": (bert.DISTILBERT, {"dim": 32, "n_layers": LAYERS, "n_heads": 4, "hidden_dim": 48, "pad_token_id": 1,
+                                     "max_position_embeddings": 20}, BERTS, ("Model", "ForMaskedLM", *ANSWERS)),
+    "OpenAIGPT": (gpt.GPT, WRITER, ("<unk>",), ("Model", "LMHeadModel", "DoubleHeadsModel",
+                                                "ForSequenceClassification")),
+    "GPT2": (gpt.GPT2, {**WRITER, "n_inner": 40}, ("<|endoftext|>",),
+             ("Model", "LMHeadModel", "DoubleHeadsModel", *ANSWERS[:3])),
+}  # fmt: skip
+CASES = [(family, end) for family, (*_, ends) in FAMILIES.items() for end in ends]
+every_class = pytest.mark.parametrize(("name", "end"), CASES)
+
+
+def build(name: str, end: str) -> Any:
+    """With random weights, biases and norms too, as they are in training without dropout."""
+    family, sizes, _, _ = FAMILIES[name]
+    kind: Any = getattr(transformers, f"{family.classes}{end}")
+    off = {key: 0.0 for key, ours, _ in family.settings if ours in ("dropout", "attention")}
+    off |= dict.fromkeys(("embd_pdrop", "summary_first_dropout", "seq_classif_dropout", "qa_dropout"), 0.0)
+    labels = LABELS if "Classification" in end else {"num_labels": 1} if end == "DoubleHeadsModel" else {}
+    torch.manual_seed(0)
+    config = kind.config_class(vocab_size=V, **sizes, **off, **labels, attn_implementation="eager")
+    if not family.predicts and end == "ForSequenceClassification":
+        config.pad_token_id = V - 1
+    theirs = kind(config).eval()
+    with torch.no_grad():
+        for weight, parameter in theirs.named_parameters():
+            is_norm = ("norm" in weight.lower() or ".ln_" in f".{weight}") and weight.endswith("weight")
+            parameter.normal_(1.0 if is_norm else 0.0, 0.2)
+    return theirs
+
+
+def write_words(place: Path, special: Sequence[str]) -> None:
+    """A tokenizer.json with a word for each id."""
+    words = [*special, *(f"w{number}" for number in range(len(special), V))]
+    unk = next((word for word in special if "unk" in word.lower()), words[-1])
+    rust = tokenizers.Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=unk))
+    rust.pre_tokenizer = pre_tokenizers.Whitespace()
+    rust.add_special_tokens(list(special))
+    rust.save(str(place / "tokenizer.json"))
+
+
+class Twins:
+    """Theirs, ours opened from its folder, and the same texts for both: (B, T), padded."""
+
+    def __init__(self, name: str, end: str, place: Path) -> None:
+        self.family, _, special, _ = FAMILIES[name]
+        self.theirs = build(name, end)
+        self.theirs.save_pretrained(place)
+        write_words(place, special)
+        self.loaded = folder.load(place)
+        self.ours: Any = self.loaded.model
+        self.backbone: Any = self.ours.backbone if isinstance(self.ours, Headed) else self.ours
+        _, rows = adopt(place, size=V, extra=self.backbone.frame.specials)
+        self.rows = torch.tensor(rows)
+        known = torch.arange(len(rows))[(self.rows >= 0) & (torch.arange(len(rows)) > 3)]
+        self.ids = padded(LENGTHS, V)
+        self.ids = torch.where(self.ids == PAD, PAD, known[self.ids % len(known)])
+        self.real = self.ids != PAD
+
+    def given(self) -> dict[str, Any]:
+        """What theirs reads; nothing sees padding on the right in GPT."""
+        ids = torch.where(self.real, self.rows[self.ids], max(0, getattr(self.theirs.config, "pad_token_id", 0) or 0))
+        inputs = {"input_ids": ids, "attention_mask": self.real.long(), **self.more("token_type_ids", "task_type_ids")}
+        return inputs
+
+    def more(self, segments: str, task: str) -> dict[str, Tensor]:
+        found = {}
+        if getattr(self.backbone.config, "segments", 0) > 1:
+            found[segments] = (torch.arange(T) > torch.tensor([3, 5, 8, 2])[:, None]).long() * self.real
+        if self.family is bert.ERNIE2:
+            number = torch.tensor([0, 4, 1, 2])
+            found[task] = number[:, None].expand(-1, T) if task == "task_type_ids" else number
+        return found
+
+    def inputs(self) -> dict[str, Any]:
+        return {"ids": self.ids, **self.more("segments", "task")}
+
+
+@functools.cache
+def twins_in(name: str, end: str, place: Path) -> Twins:
+    return Twins(name, end, place)
+
+
+@pytest.fixture(scope="session")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("families")
+
+
+@pytest.fixture
+def twins(name: str, end: str, places: Path) -> Twins:
+    found = twins_in(name, end, places / name / end)
+    for model in (found.theirs, found.ours):
+        model.zero_grad()
+    return found
+
+
+def answers(theirs: Any, ours: Any, t: Twins, given: dict[str, Any], rows: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """All that both say: every hidden state, and what is asked of the class. `rows` are their ids of ours."""
+    many = theirs.__class__.__name__.endswith(("MultipleChoice", "DoubleHeadsModel"))
+    if many:  # each row is a choice of one question; two of their classes do not flatten all that they read
+        given = {key: value if key == "task_type_ids" else value[None] for key, value in given.items()}
+    if theirs.__class__.__name__.endswith("DoubleHeadsModel"):
+        given = {"input_ids": given["input_ids"], "mc_token_ids": t.real.sum(dim=1)[None] - 1}
+    out = theirs(**given, output_hidden_states=True)
+    states: list[Tensor] = []
+    stack = t.backbone.encoder if t.family.predicts else t.backbone.decoder
+    handles = [block.register_forward_hook(lambda _, g, __: states.append(g[0])) for block in stack.blocks]
+    said = ours(**t.inputs())
+    for handle in handles:
+        handle.remove()
+    pairs = [(mine, other.reshape(mine.shape)) for mine, other in
+             zip([*states, said.hidden], out.hidden_states, strict=True)]  # fmt: skip
+    pairs = [(mine[t.real], other[t.real]) for mine, other in pairs]
+    words = out.get("prediction_logits", out.get("logits") if theirs.__class__.__name__.endswith(
+        ("MaskedLM", "LMHeadModel", "DoubleHeadsModel")) else None)  # fmt: skip
+    if words is not None:
+        known = torch.arange(len(rows))[(rows >= 0) & (t.rows >= 0)]
+        other = words.reshape(*t.ids.shape, -1)[..., rows[known]]
+        pairs.append((said.logits[..., known][t.real], other[t.real]))
+    for head in getattr(ours, "heads", {}):
+        answer = said.answer(head)
+        if head == "spans":
+            pairs += [(answer[:, i][t.real], out[key][t.real]) for i, key in enumerate(("start_logits", "end_logits"))]
+            continue
+        key = {"pooled": "pooler_output", "choices": "mc_logits"}.get(head, "seq_relationship_logits")
+        other = out[key if key in out else "logits"]
+        pairs.append((answer[t.real], other[t.real]) if head == "tags" else (answer, other.reshape(answer.shape)))
+    return pairs
+
+
+def difference(pairs: list[tuple[Tensor, Tensor]]) -> float:
+    return max(float((mine - other).detach().abs().max()) for mine, other in pairs)
+
+
+@every_class
+def test_everything_that_is_said(twins: Twins, name: str, end: str) -> None:
+    pairs = answers(twins.theirs, twins.ours, twins, twins.given(), twins.rows)
+    assert len(pairs) > LAYERS + (end != "Model")
+    assert difference(pairs) <= 1e-5
+
+
+@pytest.mark.parametrize(("name", "end"), [(name, "Model") for name in FAMILIES])
+def test_every_map_of_attention(twins: Twins, name: str, end: str) -> None:
+    expected = twins.theirs(**twins.given(), output_attentions=True).attentions
+    with recording(twins.ours) as maps:
+        twins.ours(**twins.inputs())
+    assert len(maps) == len(expected) == LAYERS
+    for mine, other in zip(maps.values(), expected, strict=True):
+        seen = twins.real[:, None, :, None].expand(-1, 4, -1, T)
+        assert (mine - other)[seen].abs().max() <= 1e-5
+
+
+@every_class
+def test_every_gradient(twins: Twins, name: str, end: str) -> None:
+    pairs = answers(twins.theirs, twins.ours, twins, twins.given(), twins.rows)[LAYERS:]
+    rng = torch.Generator().manual_seed(1)
+    ways = [torch.randn(mine.shape, generator=rng) for mine, _ in pairs]
+    for side in (0, 1):
+        sum((pair[side] * way).sum() for pair, way in zip(pairs, ways, strict=True)).backward()
+    named = twins.theirs.named_parameters()
+    grads = {plain(key, twins.family.prefix): each.grad for key, each in named if each.grad is not None}
+    part = find_part(twins.family, twins.theirs.config.to_dict(), grads)
+    pad = getattr(twins.theirs.config, "pad_token_id", 0) or 0
+    expected = our_weights(twins.family, grads, part, twins.rows.tolist(), pad, "")
+    known = twins.rows >= 0
+    for key, parameter in twins.ours.named_parameters():
+        key = key.removeprefix("backbone.")
+        if key not in expected and key.endswith("output.bias"):
+            continue  # which theirs does not have
+        if parameter.grad is None:
+            assert key not in expected or not expected[key].any()
+            continue
+        mine, other = parameter.grad, expected[key]
+        if key in ("tokens.weight", "projection.bias"):
+            mine, other = mine[known], other[known]
+        assert (mine - other).abs().max() <= 1e-4 * max(1.0, float(other.abs().max())), key
+
+
+LOSSES = [(name, end) for name, end in CASES if end in ("ForMaskedLM", "LMHeadModel", "ForSequenceClassification")]
+
+
+@pytest.mark.parametrize(("name", "end"), LOSSES)
+@torch.no_grad()
+def test_the_loss(twins: Twins, name: str, end: str) -> None:
+    given, said = twins.given(), twins.ours(**twins.inputs())
+    objective: Any = {"ForMaskedLM": MaskedLM(), "LMHeadModel": CausalLM()}.get(end, Classes())
+    wanted, labels = given["input_ids"].masked_fill(~twins.real, -100), twins.ids
+    if end == "LMHeadModel":
+        labels = labels[:, 1:]
+    elif end == "ForSequenceClassification":
+        wanted = labels = torch.tensor([0, 2, 1, 1])
+    question = asked(labels) if end != "ForSequenceClassification" else Asked({}, labels, len(labels))
+    expected = twins.theirs(**given, labels=wanted).loss
+    assert abs(float(objective.loss(said, question).total) / question.count - float(expected)) <= 1e-5
+
+
+@every_class
+def test_one_weight_with_another_sign_is_found(twins: Twins, name: str, end: str) -> None:
+    """The comparison itself is tested: it must see the smallest thing that can be wrong, in body and head."""
+    given = twins.given()
+    body = next(key for key, _ in twins.ours.named_parameters() if key.endswith("blocks.1.attention.key.weight"))
+    ends = ("output.weight", "pooled.dense.0.weight", "projection.dense.weight")
+    last = [key for key, _ in twins.ours.named_parameters() if key.endswith(ends) and ".blocks." not in key]
+    for key in (body, *last[-1:]):
+        weight = twins.ours.get_parameter(key)[0]
+        one = slice(1) if twins.family is not bert.DISTILBERT else slice(None)  # whose units may be off
+        with torch.no_grad():
+            weight[one] *= -1
+            assert difference(answers(twins.theirs, twins.ours, twins, given, twins.rows)) > 1e-5, key
+            weight[one] *= -1
+
+
+@every_class
+def test_what_we_write_is_what_transformers_opens(twins: Twins, name: str, end: str, tmp_path: Path) -> None:
+    write_hugging_face(tmp_path, twins.ours, twins.loaded.tokenizer, twins.loaded.about)
+    [written] = json.loads((tmp_path / "config.json").read_text())["architectures"]
+    assert written.replace("XLM", "") in (f"{twins.family.classes}{end}".replace("XLM", ""), written)
+    kind: Any = getattr(transformers, written)
+    theirs, report = kind.from_pretrained(tmp_path, attn_implementation="eager", output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    silent = twins.backbone.config.silent if end in ("Model", "LMHeadModel") and not twins.family.predicts else []
+    kept = torch.tensor([i for i in range(len(twins.rows)) if i not in silent])
+    rows = torch.full((len(twins.rows),), -1).scatter_(0, kept, torch.arange(len(kept)))
+    given = {**twins.given(), "input_ids": rows[twins.ids].clamp(min=0)}
+    assert difference(answers(theirs.eval(), twins.ours, twins, given, rows)) <= 1e-5
+    back = folder.load(tmp_path)
+    assert back.model.state_dict().keys() == twins.ours.state_dict().keys() or silent
+    assert F.mse_loss(back.model(**twins.inputs()).hidden, twins.ours(**twins.inputs()).hidden) <= 1e-10

@@ -1,0 +1,211 @@
+"""Models of any task behind one door: each does what the library does, and says what it can do instead."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+import qkv
+from qkv.decoding.generator import Increment
+from qkv.serving import Limits
+
+Serve = Callable[..., TestClient]
+PROMPTS = ["the old king", "", "one star and a queen"]
+
+
+@pytest.fixture(scope="module")
+def writer(lm_folder: Path) -> Any:
+    return qkv.load(lm_folder)
+
+
+def events(answer: Any) -> list[Any]:
+    """The data of a stream of events."""
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    lines = [line for line in answer.text.split("\n") if line]
+    assert all(line.startswith("data: ") for line in lines)
+    return [json.loads(line[6:]) for line in lines]
+
+
+def test_each_model_is_told_by_its_task(mixed: TestClient) -> None:
+    models = mixed.get("/api/models").json()["models"]
+    assert {one["name"]: (one["task"], one["verbs"]) for one in models} == {
+        "en-de": ("translate", ["translate"]),
+        "lm": ("language_model", ["generate", "embed"]),
+        "critic": ("classify", ["predict"]),
+        "bert": ("fill", ["fill", "embed"]),
+    }
+    assert [one["architecture"] for one in models] == ["transformer", "gpt2", "hierarchical", "bert"]
+    for name in ("lm", "critic"):
+        assert mixed.get(f"/api/models/{name}/curves").json()["curves"]["train"]
+        assert mixed.get(f"/api/models/{name}/architecture").status_code == 200
+
+
+# -- predict -----------------------------------------------------------------------------------------------------------
+
+
+def test_answers_are_the_librarys(mixed: TestClient, critic_folder: Path) -> None:
+    texts = ["film 3 is fine .", "film 4 is dull .", "dull"]
+    found = mixed.post("/api/predict", json={"q": texts}).json()
+    assert found["model"] == "critic"
+    for one, own in zip(found["answers"], qkv.load(critic_folder).predict(texts), strict=True):
+        assert one["label"] == own["label"]
+        assert one["probabilities"] == pytest.approx(own["probabilities"], abs=1e-5)
+    assert mixed.post("/api/predict", json={"q": texts[0], "model": "critic"}).json()["answers"] == found["answers"][:1]
+
+
+# -- fill and embed ----------------------------------------------------------------------------------------------------
+
+
+def test_words_for_each_hole_are_the_librarys(mixed: TestClient, bert_folder: Path) -> None:
+    texts = ["the old <mask> saw two stars", "a <mask> and a <mask>"]
+    found = mixed.post("/api/fill", json={"q": texts, "k": 3}).json()["answers"]
+    expected = qkv.load(bert_folder).fill(texts, k=3)
+    holes = [(found[0], expected[0]), *zip(found[1], expected[1], strict=True)]
+    assert len(holes) == 3
+    for words, own in holes:
+        assert [word["text"] for word in words] == [word["text"] for word in own]
+        assert [word["probability"] for word in words] == pytest.approx([word["probability"] for word in own])
+
+
+@pytest.mark.parametrize("name", ["bert", "lm"])
+def test_vectors_are_the_librarys(name: str, mixed: TestClient, request: pytest.FixtureRequest) -> None:
+    """Of any backbone, whatever its task: here of one that fills in and of one that writes."""
+    texts = ["the old king", "a queen"]
+    found = mixed.post("/api/embed", json={"q": texts, "model": name}).json()["vectors"]
+    own = qkv.load(request.getfixturevalue(f"{name}_folder"), task="embed").embed(texts)
+    np.testing.assert_allclose(found, own, atol=1e-5)
+
+
+def test_a_model_is_in_memory_once_whatever_it_does(serve: Serve, bert_folder: Path) -> None:
+    (served,) = serve(bert_folder, alone=True).app.state.service.models.served  # type: ignore[attr-defined]
+    assert served.does("embed").model is served.does("fill").model
+
+
+# -- generate ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"temperature": 1.2, "top_k": 20, "seed": 3},
+        {"temperature": 0.9, "top_p": 0.9, "n_best": 3},
+        {"beam": 4, "n_best": 2},
+        {"endless": True},
+    ],
+    ids=str,
+)
+def test_texts_are_the_librarys(how: dict[str, Any], mixed: TestClient, writer: Any) -> None:
+    """More prompts than are written at a time, and draws that depend on the prompt's place among all."""
+    prompts = PROMPTS * 2
+    found = mixed.post("/api/generate", json={"q": prompts, "tokens": 12, **how}).json()["texts"]
+    own = {name: value for name, value in how.items() if name != "endless"}
+    expected = writer.generate(prompts, tokens=12, stop="endless" not in how, **own)
+    for one, other in zip(found, expected, strict=True):
+        assert one["text"] == other.text == one["prompt"] + one["continuation"]
+        assert [some["text"] for some in one["alternatives"]] == [some.text for some in other.alternatives]
+        assert one["score"] == pytest.approx(other.score, abs=1e-3)
+        assert (one["tokens"], one["ended"]) == (other.tokens, other.ended)
+
+
+def test_a_stream_is_the_same_text_in_pieces(mixed: TestClient, writer: Any) -> None:
+    wish = {"q": PROMPTS, "tokens": 12, "temperature": 0.8, "seed": 5, "stream": True}
+    found = events(mixed.post("/api/generate", json=wish))
+    for i, own in enumerate(writer.generate(PROMPTS, tokens=12, temperature=0.8, seed=5)):
+        own_events = [one for one in found if one["row"] == i]
+        assert len(own_events) > 3
+        assert "".join(one["piece"] for one in own_events) == own.continuation
+        assert own_events[-1]["generated"]["text"] == own.text
+        assert not any("generated" in one for one in own_events[:-1])
+
+
+def test_what_outgrows_the_context_is_remarked(mixed: TestClient) -> None:
+    (found,) = mixed.post("/api/generate", json={"q": "the", "tokens": 90, "endless": True}).json()["texts"]
+    assert found["tokens"] == 90
+    assert found["remarks"] == ["is longer than the model's context: while it was written, its beginning was forgotten"]
+
+
+def test_tokens_are_counted(serve: Serve, lm_folder: Path) -> None:
+    client = serve(lm_folder)
+    client.post("/api/generate", json={"q": PROMPTS, "tokens": 7, "endless": True})
+    client.post("/api/generate", json={"q": "the", "tokens": 5, "beam": 2, "endless": True})
+    assert 'qkv_tokens_total{model="lm"} 26.0' in client.get("/metrics").text
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status", "sentence"),
+    [
+        ("predict", {"q": "x", "model": "lm"}, 400,
+         "lm is a model of the task 'language_model' and cannot predict; use POST /api/generate or POST /api/embed"),
+        ("generate", {"q": "x", "model": "en-de"}, 400,
+         "en-de is a model of the task 'translate' and cannot generate; use POST /api/translate"),
+        ("translate", {"q": "x", "model": "critic"}, 400, "and cannot translate; use POST /api/predict"),
+        ("explain", {"q": "x", "model": "critic"}, 400, "and cannot translate; use POST /api/predict"),
+        ("predict", {"q": "x", "model": "crtic"}, 404, "there is no model 'crtic' on this server; did you mean"),
+        ("predict", {"q": ["x"] * 101}, 400, "request (101) exceeds batch limit (100)"),
+        ("predict", {"q": "x" * 20_001}, 400, "exceeds text limit"),
+        ("predict", {"q": {"a": ["x" * 20_001]}}, 400, "exceeds text limit"),
+        ("predict", {"q": ["fine", {"question": "who?"}]}, 400, "text 2"),
+        ("predict", {"q": ""}, 400, "a text without a word was given"),
+        ("predict", {}, 400, "request: q: Field required"),
+        ("fill", {"q": "the king"}, 400, "'the king' has no <mask>; write it where a word is to be filled in"),
+        ("fill", {"q": "<mask>", "k": 0}, 400, "k is 0; ask for 1 to 100 words"),
+        ("fill", {"q": "<mask>", "model": "lm"}, 400, "cannot fill; use POST /api/generate or POST /api/embed"),
+        ("embed", {"q": ["a", "king " * 40], "model": "bert"}, 400,
+         "text 2 has 40 tokens, but bert reads 32 at once; send it in parts"),
+        ("embed", {"q": "x", "model": "en-de"}, 400, "cannot embed; use POST /api/translate"),
+        ("predict", {"q": "x", "modle": "critic"}, 400, "unknown key 'modle'; did you mean 'model'?"),
+        ("generate", {"q": "x", "tokens": 0}, 400, "tokens must be at least 1, not 0"),
+        ("generate", {"q": "x", "tokens": 1025}, 400, "1025 tokens are more than this server's 1024; ask for less"),
+        ("generate", {"q": "x", "temperature": 0.5, "beam": 2}, 400, "give one of them"),
+        ("generate", {"q": "x", "temperature": 0.5, "n_best": 11}, 400, "n_best=11 are more than this server's"),
+        ("generate", {"q": "x", "beam": 3, "stream": True}, 400, "leave out beam or stream"),
+        ("generate", {"q": "x", "temperature": 0}, 400, "give a temperature above 0"),
+        ("generate", {"q": ["x"] * 101}, 400, "request (101) exceeds batch limit (100)"),
+    ],
+)  # fmt: skip
+def test_one_sentence_for_what_cannot_be(
+    path: str, fields: dict[str, Any], status: int, sentence: str, mixed: TestClient
+) -> None:
+    answer = mixed.post(f"/api/{path}", json=fields)
+    assert answer.status_code == status
+    assert sentence in answer.json()["error"]
+
+
+def test_a_server_without_a_translator_says_so(serve: Serve, critic_folder: Path) -> None:
+    client = serve(critic_folder, alone=True)
+    missing = "no model of this server can translate; it has critic (predict)"
+    wish = {"q": "dog.", "source": "en", "target": "de"}
+    assert client.post("/translate", json=wish).json() == {"error": missing}
+    assert client.post("/api/translate", json={"q": "dog."}).json() == {"error": missing}
+    assert (
+        client.post("/api/generate", json={"q": "dog."}).json()["error"].startswith("no model of this server can gen")
+    )
+    assert client.get("/languages").json() == []
+    assert client.get("/frontend/settings").json()["filesTranslation"] is False
+    assert client.get("/").status_code == 200
+
+
+def test_a_stream_that_takes_too_long_ends_in_a_sentence(
+    serve: Serve, lm_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = serve(lm_folder, alone=True, limits=Limits(seconds=2))
+    over = threading.Event()
+
+    def pieces(*_: Any, **__: Any) -> Iterator[Increment]:
+        yield Increment(0, "and", 1)
+        over.wait(30)
+
+    monkeypatch.setattr(client.app.state.service.models.served[0].model, "pieces", pieces)  # type: ignore[attr-defined]
+    told = events(client.post("/api/generate", json={"q": "the", "stream": True}))
+    over.set()
+    late = "the answer took longer than the server allows; send less at once, or later"
+    assert told == [{"row": 0, "piece": "and"}, {"error": late}]
