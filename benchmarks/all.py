@@ -17,7 +17,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PACKAGES = ("qkv", "torch", "transformers", "ctranslate2", "onnxruntime", "sentence-transformers", "x-transformers", "eole")
+PACKAGES = ("qkv", "torch", "transformers", "ctranslate2", "onnxruntime", "sentence-transformers", "x-transformers",
+            "eole")  # fmt: skip
 
 Runs = list[tuple[str, list[str]]]  # the file, and its flags
 

@@ -26,12 +26,15 @@ from torch import Tensor
 
 from figures import arguments, by_turns, show, spread, table, times_as_fast
 from machine import BYTES, Rates, facts, least, rates
-from qkv.convert.families import gpt2
+from qkv.convert.families.gpt import GPT2 as FAMILY
+from qkv.convert.family import our_settings, our_weights, plain
 from qkv.decoding import Plain, Search
 from qkv.engines.lean import Lean
 from qkv.engines.products import has_kernel
 from qkv.engines.quantize import int8_engine, quantize, tokens_agree
-from qkv.models import GPT2, GPT2Config
+from qkv.folder import fill
+from qkv.models import GPT2
+from qkv.models import GPT2Config as OurConfig
 from qkv.text.tokenizer import PAD, UNK
 
 SIZES = {  # transformers' names
@@ -53,8 +56,9 @@ def models(preset: str) -> tuple[GPT2, Any]:
     torch.manual_seed(1)
     theirs = GPT2LMHeadModel(c).eval()
     theirs.transformer.wte.weight[: UNK + 1] = 0
-    own = GPT2(gpt2.config(c.to_dict())).eval()
-    own.load_state_dict(gpt2.weights(theirs.state_dict()), strict=False)  # the output's table is that of the tokens
+    own = GPT2(OurConfig(**our_settings(FAMILY, c.to_dict(), "theirs"), vocab_size=c.vocab_size)).eval()
+    named = {plain(name, FAMILY.prefix): value for name, value in theirs.state_dict().items()}
+    fill(own, our_weights(FAMILY, named, None, range(c.vocab_size), 0, ""), Path("theirs"))
     return own, theirs
 
 
@@ -98,13 +102,13 @@ def by_ctranslate2(generator: Any, given: Texts) -> Texts:
     return [one.sequences_ids[0] for one in found]
 
 
-def matrices(c: GPT2Config) -> int:
+def matrices(c: OurConfig) -> int:
     """Weights that a step reads: 4 d^2 + 2 d f of each layer, and the vocabulary."""
     d, f = c.d_model, c.d_ff or 4 * c.d_model
     return c.layers * (4 * d * d + 2 * d * f) + c.vocab_size * d
 
 
-def floor(c: GPT2Config, given: Texts, precision: str, most: Rates) -> float:
+def floor(c: OurConfig, given: Texts, precision: str, most: Rates) -> float:
     """Seconds that a request takes at least: its prompts at the machine's rate, all weights read in each step."""
     prompts = sum(map(len, given)) * (matrices(c) - c.vocab_size * c.d_model)  # what follows inside of one is not asked
     return 2 * prompts / most[precision] + TOKENS * least(matrices(c), len(given), precision, most)
