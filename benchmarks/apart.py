@@ -88,6 +88,13 @@ def own_step(model: nn.Module, objective: Objective, largest: Batch, precision: 
     return step
 
 
+def decayed(model: nn.Module, decay: float) -> list[dict[str, Any]]:
+    """A peer's parameters for AdamW: the matrices decay, as ours do."""
+    matrices = [parameter for parameter in model.parameters() if parameter.ndim > 1]
+    others = [parameter for parameter in model.parameters() if parameter.ndim == 1]
+    return [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
+
+
 def peer_step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,

@@ -3,7 +3,7 @@
 import itertools
 import os
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,11 @@ import torch
 
 from qkv.data import Batch, Buckets, RowsOnDisk, write_rows
 from qkv.tasks.translation import PairsConfig, Translate
-from qkv.text import read_pairs
+from qkv.text import read_labelled, read_pairs
 from qkv.text.examples import Pair
 from qkv.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
-DATA = Path(os.environ.get("QKV_DATA", Path(__file__).resolve().parents[1] / "../shared/data")) / "multi30k"
+DATA = Path(os.environ.get("QKV_DATA", Path(__file__).resolve().parents[1] / "../shared/data"))
 VOCABULARY, BATCH_TOKENS = 8000, 4096
 # Lengths of Multi30k (29,000 pairs en-de, one BPE vocabulary of 8,000): source tokens, and target tokens for each
 # source token. The two are all but independent (correlation -0.08), so that they can be drawn one by one.
@@ -29,10 +29,19 @@ Pairs = list[tuple[str, str]]
 
 def multi30k() -> tuple[Pairs, str]:
     """The real pairs if they are there, else made-up ones of the same lengths; and which of the two."""
-    files = [DATA / "train.en.gz", DATA / "train.de.gz"]
+    files = [DATA / "multi30k/train.en.gz", DATA / "multi30k/train.de.gz"]
     if all(path.exists() for path in files):
         return [pair[:2] for pair in read_pairs(files, source="en", target="de")], "Multi30k en-de"
     return list(generated(29_000)), "generated text with the lengths of Multi30k"
+
+
+def sentences() -> tuple[list[str], str]:
+    """Those of SST-2 if they are there, phrases among them; else captions of Multi30k; and which of the two."""
+    file = DATA / "glue/SST-2/train.tsv.gz"
+    if file.exists():
+        return [example.text for example in read_labelled([file])], "SST-2"
+    pairs, name = multi30k()
+    return [source for source, _ in pairs], name
 
 
 def generated(count: int) -> Iterator[tuple[str, str]]:
@@ -73,11 +82,11 @@ def even_batch(tokens: int, length: int, vocabulary: int) -> Batch:
     return Batch(columns, torch.tensor([[length, length + 1]] * rows), np.zeros((rows, 2), dtype=np.int64))
 
 
-def whole_vocabulary(size: int = VOCABULARY) -> Tokenizer:
+def whole_vocabulary(size: int = VOCABULARY, specials: Sequence[str] = ()) -> Tokenizer:
     """A tokenizer with exactly `size` entries, of random letters: their pairs are so many that none is left over."""
     rng = random.Random(1)
     words = ("".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 9))) for _ in range(4 * size))
-    tokenizer = Tokenizer.train(words, vocab_size=size)
+    tokenizer = Tokenizer.train(words, vocab_size=size, specials=specials)
     if len(tokenizer) != size:
         raise SystemExit(f"the tokenizer has {len(tokenizer)} entries, not {size}")
     return tokenizer

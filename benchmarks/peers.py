@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from qkv.convert.families.marian import NAMES, replaced
 from qkv.folder import fill
-from qkv.models import GPT2Config, Transformer, TransformerConfig
+from qkv.models import BertConfig, GPT2Config, Transformer, TransformerConfig
 from qkv.positions import Places, Sinusoidal
 from qkv.text.tokenizer import BOS, EOS, PAD
 
@@ -221,3 +221,18 @@ GPT2_PEERS: dict[str, Callable[[GPT2Config], tuple[nn.Module, Callable[[Tensor],
     "transformers": transformers_gpt2,
     "plain loop": plain_gpt2,
 }
+
+
+# -- training a BERT ---------------------------------------------------------------------------------------------------
+
+
+def transformers_bert(c: BertConfig, kind: str) -> Any:
+    """One of their classes as it comes, but for the dropout of the attention weights, which ours does not have."""
+    import transformers
+
+    config = transformers.BertConfig(
+        vocab_size=c.vocab_size, hidden_size=c.d_model, num_hidden_layers=c.layers, num_attention_heads=c.n_heads,
+        intermediate_size=c.inner_width, max_position_embeddings=c.max_length, hidden_dropout_prob=c.dropout,
+        attention_probs_dropout_prob=0.0, attn_implementation="sdpa", pad_token_id=PAD,
+    )  # fmt: skip
+    return getattr(transformers, kind)(config)

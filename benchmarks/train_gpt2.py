@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import apart
-from apart import Contestant, Step, batch_of, contestants, own_step, peer_step, race, result
+from apart import Contestant, Step, batch_of, contestants, decayed, own_step, peer_step, race, result
 from peers import GPT2_PEERS
 from qkv.data import Batch
 from qkv.models import GPT2, GPT2Config, count_parameters
@@ -41,15 +41,13 @@ def step_of(who: Contestant, sizes: dict[str, Any], largest: Batch) -> Step:
         how = {"learning_rate": RATE, "beta2": BETAS[1], "weight_decay": DECAY}
         return own_step(GPT2(c), CausalLM(), largest, who.precision, **how)
     model, logits_of = GPT2_PEERS[who.name](c)
-    matrices = [parameter for parameter in model.parameters() if parameter.ndim > 1]
-    others = [parameter for parameter in model.parameters() if parameter.ndim == 1]
-    groups = [{"params": matrices, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
 
     def loss_of(batch: Batch) -> Tensor:
         (ids,) = batch.columns
         return F.cross_entropy(logits_of(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
 
-    return peer_step(model, torch.optim.AdamW(groups, lr=RATE, betas=BETAS, fused=True), loss_of, who.precision)
+    optimizer = torch.optim.AdamW(decayed(model, DECAY), lr=RATE, betas=BETAS, fused=True)
+    return peer_step(model, optimizer, loss_of, who.precision)
 
 
 def windows(count: int, length: int, rows: int, vocabulary: int) -> list[Batch]:

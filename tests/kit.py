@@ -23,8 +23,9 @@ from qkv import folder
 from qkv.data import Batch, RowsInMemory
 from qkv.data.batches import collate
 from qkv.errors import InputError
-from qkv.models import MODELS, Model
+from qkv.models import MODELS, Bert, Model
 from qkv.objectives import Asked, Objective, Translation
+from qkv.tasks import TASKS
 from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 Pairs = list[tuple[str, str]]
@@ -165,6 +166,26 @@ def save_untrained(place: Path, name: str, words: Tokenizer, about: dict[str, An
     """A model folder as a run would leave it, had it learned nothing."""
     folder.save(place, tiny_model(name, vocab_size=len(words), **settings).eval(), words, about)
     return place
+
+
+def save_untrained_task(place: Path, name: str, words: Tokenizer, facts: dict[str, Any]) -> Path:
+    """The same of a task whose heads stand on a BERT: only the facts of its data are told."""
+    config = Bert.config_class(**sizes("bert", vocab_size=len(words), max_length=64))
+    task = TASKS[name](TASKS[name].data_class(), Bert)
+    about = {"task": name, **facts, **task.bounds(config)}
+    torch.manual_seed(0)
+    folder.save(place, stirred(task.build(config, task.heads(about)), 1.0).eval(), words, about)
+    return place
+
+
+# What a model of each task remembers of its data.
+FACTS: dict[str, dict[str, Any]] = {
+    "tag": {"labels": ["B-LOC", "B-PER", "I-LOC", "I-PER", "O"]},
+    "answer": {"has_null": False},
+    "pair": {"labels": ["no", "yes"]},
+    "similarity": {},
+    "choose": {},
+}
 
 
 def stirred(model: Module, by: float) -> Module:

@@ -192,7 +192,7 @@ def test_gpt2_writes_and_weighs_as_theirs(tmp_path: Path) -> None:
     )[0, 5:].tolist()  # fmt: skip
     plain = qkv.load(tmp_path, engine="plain")
     for generator in (ours, plain):
-        [[found]] = generator.engine.decode([ids], [12], Search(beam=1))
+        [[found]] = generator.engine.decode([ids], [13], Search(beam=1))  # the last of which is the end
         assert [f"w{number}" for number in written] == generator.tokenizer.pieces(found.tokens)
 
 
@@ -283,6 +283,20 @@ def test_what_transformers_does_not_have_is_refused(tmp_path: Path) -> None:
     headed = Headed(tiny_model("bert", vocab_size=len(words)), {"classes": "classes(n=2, pool='mean')"})  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"no bert class with classes\(n=2, pool='mean'\) on it"):
         EXPORTS["huggingface"](tmp_path, headed, words, {}, "")
+
+
+def test_what_was_only_for_pre_training_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SpanBERT is published as BERT: its boundaries are a head of its own."""
+    words = Tokenizer.train(LINES, kind="wordpiece", vocab_size=320, specials=["<mask>"])
+    heads = {"span_boundary": f"span_boundary(n={len(words)})",
+             "next_sentence": "classes(n=2, pool='first', dense=True, dropout=0.0)"}  # fmt: skip
+    backbone: Any = tiny_model("bert", vocab_size=len(words))
+    folder.save(tmp_path / "ours", Headed(backbone, heads).eval(), words, {"task": "fill"})
+    result = run_command(monkeypatch, "export", tmp_path / "ours", "--to", "huggingface", tmp_path / "out")
+    assert "left out, since transformers has no place for it: span_boundary" in result.lines
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["architectures"] == ["BertForPreTraining"]
+    back: Any = folder.load(tmp_path / "out").model
+    assert back.head_texts == {"next_sentence": heads["next_sentence"]}
 
 
 def test_other_formats_say_that_they_do_not_hold_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,7 @@ def test_a_tag_for_each_word(found: list[list[str]], gold: list[list[str]]) -> N
         ("theatre", ["atre"], 0, 0),  # an article is a word by itself
         ("Broncos", ["Denver Broncos"], 0, 2 / 3),
         ("Denver Broncos of Denver", ["Denver Broncos", "the Broncos"], 0, 2 * 2 / (4 + 2)),  # a word counts as often
+        ("Denver, Denver", ["Denver Denver Broncos"], 0, 2 * 2 / (2 + 3)),
         ("it's", ["its"], 1, 1),
         ("anything", [], 0, 0),
         ("", [], 1, 1),

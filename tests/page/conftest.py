@@ -14,7 +14,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 import qkv
-from kit import DIGITS, write_tsv
+from kit import DIGITS, FACTS, save_untrained_task, write_tsv
+from qkv.text.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "build" / "page"
@@ -44,6 +45,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "numbers"
 
 
+WORDS = "the old king saw two stars and a queen"
 QUICK = {"steps": 5, "threads": 1, "precision": "float32"}
 
 
@@ -62,7 +64,9 @@ def task_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
               model={**small, "max_length": 32}, training=QUICK)  # fmt: skip
     qkv.train(reviews, task="classify", out=place / "critic", quiet=True, data={"vocab_size": 300},
               model={"d_embedding": 8, "d_model": 8}, training=QUICK)  # fmt: skip
-    return {name: place / name for name in ("critic", "lm", "bert")}
+    words = Tokenizer.train([f"{WORDS} in 1911 ?"] * 3, kind="wordpiece", vocab_size=320)
+    others = {name: save_untrained_task(place / name, name, words, FACTS[name]) for name in FACTS}
+    return {name: place / name for name in ("critic", "lm", "bert")} | others
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The page for models of each task: it shows what the server answers, in the way of the task."""
 
 import json
+import re
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -46,9 +47,12 @@ def test_a_classifier_shows_the_probability_of_each_label(tasks_server: str, win
 def test_the_views_are_those_that_a_model_has(tasks_server: str, window: Open) -> None:
     page = window().open(f"{tasks_server}#model=lm")
     tabs = page.get_by_role("tab")
-    expect(tabs).to_have_text(["Architecture", "Training"])
+    expect(tabs).to_have_text(["Attention", "Positions", "Architecture", "Training"])
+    expect(page.locator("#panel")).to_have_text(re.compile("^Type a beginning"))
     page.get_by_role("tab", name="Training").click()
     expect(page.locator('#panel figure[data-name="curves"] canvas')).to_be_visible()
+    page.get_by_label("Model").select_option("critic")
+    expect(tabs).to_have_text(["Architecture", "Training"])
     page.get_by_label("Model").select_option("numbers")
     expect(tabs).to_have_count(6)
 
@@ -144,74 +148,66 @@ def test_texts_are_compared_by_their_vectors(tasks_server: str, window: Open, sh
     expect(window().open(page.url).locator(".alike")).to_have_count(9)
 
 
-ANSWERS = {
-    "tag": ({"words": ["John", "lives", "in", "New", "York"], "tags": ["B-PER", "O", "O", "B-LOC", "I-LOC"]}, 1),
-    "answer": ({"answer": "in 1911", "start": 8, "end": 15, "probability": 0.75}, 2),
-    "similarity": ({"score": 3.25}, 2),
-    "heads": ({"words": ["dogs", "bark"], "heads": [2, 0]}, 1),
-}
-
-
-@pytest.fixture
-def pretend(tasks_server: str, window: Open) -> Callable[[str], Any]:
-    """A page whose classifier is of another task: what the page draws needs the shape of an answer only."""
-
-    def opened(task: str) -> Any:
-        tab = window()
-        one = {"name": "other", "task": task, "verbs": ["predict"], "parameters": 1, "config": {}}
-        tab.page.route("**/api/models", lambda route: route.fulfill(json={"models": [one]}))
-        tab.page.route("**/api/models/other/*", lambda route: route.fulfill(json={}))
-        tab.asked = []
-
-        def answer(route: Route) -> None:
-            tab.asked.append(route.request.post_data_json)
-            route.fulfill(json={"model": "other", "answers": [ANSWERS[task][0]]})
-
-        tab.page.route("**/api/predict", answer)
-        tab.open(f"{tasks_server}#q={quote('It sank in 1911.')}&q2=When%3F")
-        return tab
-
-    return opened
-
-
-def test_a_tagger_colours_words(pretend: Callable[[str], Any], shot: Shot) -> None:
-    page = pretend("tag").page
-    expect(page.locator(".tagged")).to_have_text(["JohnB-PER", "lives", "in", "NewB-LOC", "YorkI-LOC"])
-    colours = [one.evaluate("node => getComputedStyle(node).borderBottomColor") for one in page.locator(".named").all()]
-    assert colours[1] == colours[2] != colours[0], "one colour for each kind of name"
+def test_a_tagger_colours_words(tasks_server: str, window: Open, shot: Shot) -> None:
+    text = "the old king saw two stars and a queen"
+    page = window().open(f"{tasks_server}#model=tag&q={quote(text)}")
+    (own,) = ask(f"{tasks_server}api/predict", q=text, model="tag")["answers"]
+    shown = [word + ("" if tag == "O" else tag) for word, tag in zip(own["words"], own["tags"], strict=True)]
+    expect(page.locator(".tagged")).to_have_text(shown)
+    colours: dict[str, set[str]] = {}
+    for one in page.locator(".named").all():
+        kind = one.locator("small").inner_text()[2:]
+        colours.setdefault(kind, set()).add(one.evaluate("node => getComputedStyle(node).borderBottomColor"))
+    assert len(colours) == 2, "the model names two kinds"
+    assert all(map(len, colours.values()))
+    assert len(set.union(*colours.values())) == 2, "one colour for each kind"
     shot(page, "tagger")
 
 
-def test_an_answer_is_marked_in_its_text(pretend: Callable[[str], Any], shot: Shot) -> None:
-    """Two boxes, and both of them in the link; what they hold is sent by its names."""
-    tab = pretend("answer")
-    expect(tab.page.locator("mark")).to_have_text("in 1911")
-    assert tab.asked == [{"q": [{"context": "It sank in 1911.", "question": "When?"}], "model": "other"}]
-    assert tab.page.get_by_label("Question").input_value() == "When?"
-    shot(tab.page, "answer")
-    tab.page.get_by_label("Question").fill("")
-    expect(tab.page.locator("mark")).to_have_count(0)
+def test_an_answer_is_marked_in_its_text(tasks_server: str, window: Open, shot: Shot) -> None:
+    """Two boxes, and both of them in the link; a character beyond U+FFFF is one, as the server counts."""
+    asked = {"context": "🙂 the old king saw two stars in 1911", "question": "who ?"}
+    boxes = f"q={quote(asked['context'])}&q2={quote(asked['question'])}"
+    page = window().open(f"{tasks_server}#model=answer&{boxes}")
+    (own,) = ask(f"{tasks_server}api/predict", q=asked, model="answer")["answers"]
+    expect(page.locator("mark")).to_have_text(own["answer"])
+    every = [own, *own["alternatives"]]
+    assert rows(page) == [[one["answer"], f"{one['probability']:.3f}"] for one in every]
+    assert page.get_by_label("Question").input_value() == "who ?"
+    shot(page, "answer")
+    page.get_by_label("Question").fill("")
+    expect(page.locator("mark")).to_have_count(0)
 
 
-def test_two_texts_are_compared(pretend: Callable[[str], Any]) -> None:
-    tab = pretend("similarity")
-    expect(tab.page.locator(".translated")).to_have_text("3.250")
-    assert tab.asked[0]["q"] == [{"first": "It sank in 1911.", "second": "When?"}]
-
-
-def test_heads_are_told_by_their_words(pretend: Callable[[str], Any]) -> None:
-    page = pretend("heads").page
-    expect(page.locator("#result tr")).to_have_text(["dogs← bark", "barkroot"])
+def test_two_texts_are_compared_and_choices_are_ranked(tasks_server: str, window: Open) -> None:
+    page = window().open(f"{tasks_server}#model=similarity&q=the%20king&q2=a%20queen")
+    asked: Any = {"first": "the king", "second": "a queen"}
+    (own,) = ask(f"{tasks_server}api/predict", q=asked, model="similarity")["answers"]
+    expect(page.locator(".translated")).to_have_text(f"{own['score']:.3f}".replace("-", "−"))
+    page.get_by_label("Second text").fill("")
+    page.get_by_label("Model").select_option("choose")
+    page.get_by_label("Choices").fill("a queen\ntwo stars")
+    asked = {"context": "the king", "choices": ["a queen", "two stars"]}
+    (own,) = ask(f"{tasks_server}api/predict", q=asked, model="choose")["answers"]
+    expect(page.locator(".translated")).to_have_text(own["answer"])
+    ranked = sorted(zip(asked["choices"], own["probabilities"], strict=True), key=lambda pair: -pair[1])
+    assert rows(page) == [[name, f"{p:.3f}"] for name, p in ranked]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "waits"),
-    [("critic", REVIEW, ".bars"), ("lm", "the old king", "#write"), ("bert", "the old <mask> saw", ".bars")],
+    [
+        ("critic", REVIEW, ".bars"),
+        ("lm", "the old king", "#write"),
+        ("bert", "the old <mask> saw", ".bars"),
+        ("tag", "the old king saw two stars", ".tags"),
+        ("answer", "the old king saw two stars&q2=who", "mark"),
+    ],
 )
 @pytest.mark.parametrize("how", ["theme=light", "theme=dark&lang=zh"])
 def test_axe_finds_no_serious_fault(
     tasks_server: str, window: Open, axe: Open, name: str, text: str, waits: str, how: str
 ) -> None:
-    page = window().open(f"{tasks_server}#model={name}&{how}&q={quote(text)}")
+    page = window().open(f"{tasks_server}#model={name}&{how}&q={quote(text, safe='&=')}")
     expect(page.locator(waits)).to_be_visible()
     assert axe(page) == []

@@ -21,7 +21,7 @@ from qkv.convert import adopt
 from qkv.convert.export import write_hugging_face
 from qkv.convert.families import bert, gpt
 from qkv.convert.family import Family, find_part, our_weights, plain
-from qkv.models import Headed
+from qkv.models import Headed, count_parameters
 from qkv.objectives import Asked, CausalLM, Classes, MaskedLM
 from qkv.text.tokenizer import PAD
 
@@ -270,3 +270,23 @@ def test_what_we_write_is_what_transformers_opens(twins: Twins, name: str, end: 
     back = folder.load(tmp_path)
     assert back.model.state_dict().keys() == twins.ours.state_dict().keys() or silent
     assert F.mse_loss(back.model(**twins.inputs()).hidden, twins.ours(**twins.inputs()).hidden) <= 1e-10
+
+
+# Theirs, without the pooler, which is a head in ours: Devlin et al. 2019 say 110 M and 340 M, Liu et al. 2019 125 M and
+# 355 M, of which two rows of positions are for nothing; Radford et al. 2018 say nothing.
+COUNTS = {("Bert", "base"): 109_514_298, ("Bert", "large"): 335_174_458, ("Roberta", "base"): 124_695_897,
+          ("Roberta", "large"): 355_410_009, ("OpenAIGPT", "base"): 116_534_784}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "preset"), COUNTS)
+def test_the_sizes_of_the_papers(name: str, preset: str) -> None:
+    family = FAMILIES[name][0]
+    with torch.device("meta"):
+        c = family.model.config_class(**family.model.presets[preset])
+        ours = count_parameters(family.model(c))
+        theirs = getattr(transformers, f"{family.classes}{'LMHeadModel' if name == 'OpenAIGPT' else 'ForMaskedLM'}")
+        same = ("d_model", "layers", "n_heads", "segments")
+        settings = {key: getattr(c, own) for key, own, _ in family.settings if own in same}
+        settings |= {"intermediate_size": 4 * c.d_model, "vocab_size": c.vocab_size}
+        more = theirs(theirs.config_class(**settings))
+    assert ours == more.num_parameters() == COUNTS[name, preset]

@@ -174,6 +174,19 @@ def test_an_answer_ends_before_a_stop(mixed: TestClient, writer: Any) -> None:
     assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + ["stop"]
 
 
+def test_each_of_several_answers_ends_by_itself(mixed: TestClient, writer: Any) -> None:
+    """One has its stop early, while another that is written beside it goes on."""
+    prompts = ["the old king saw 3 stars and", "the", "the old king saw"]
+    own = [one.continuation for one in writer.generate(prompts, tokens=24)]
+    wish: dict[str, Any] = {"max_tokens": 24, "temperature": 0, "stop": "queen"}
+    answer = complete(mixed, prompt=prompts, **wish)
+    found, used = answer["choices"], [complete(mixed, prompt=one, **wish)["usage"] for one in prompts]
+    assert answer["usage"]["completion_tokens"] == sum(one["completion_tokens"] for one in used)
+    assert [one["text"] for one in found] == [text.partition("queen")[0] for text in own]
+    assert len({text.find("queen") for text in own}) > 1, "they end at different times"
+    assert [one["finish_reason"] == "stop" for one in found] == ["queen" in text for text in own]
+
+
 @pytest.mark.parametrize(
     ("pieces", "stops", "told"),
     [

@@ -11,8 +11,11 @@ import pytest
 from starlette.testclient import TestClient
 
 import qkv
+from kit import FACTS, save_untrained_task
 from qkv.decoding.generator import Increment
+from qkv.look import view
 from qkv.serving import Limits
+from qkv.text.tokenizer import Tokenizer
 
 Serve = Callable[..., TestClient]
 PROMPTS = ["the old king", "", "one star and a queen"]
@@ -45,6 +48,38 @@ def test_each_model_is_told_by_its_task(mixed: TestClient) -> None:
         assert mixed.get(f"/api/models/{name}/architecture").status_code == 200
 
 
+# -- look --------------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_model_looks_at_is_the_librarys(
+    mixed: TestClient, bert_folder: Path, lm_folder: Path, model_folder: Path
+) -> None:
+    asked = {"q": "the old <mask>", "second": "two stars"}
+    for name, folder in (("bert", bert_folder), ("lm", lm_folder)):
+        found = mixed.post("/api/look", json={**asked, "model": name}).json()
+        own = view.view(qkv.load(folder), asked["q"], second=asked["second"])
+        assert (found["tokens"], found["model"]["name"]) == (own["tokens"], name)
+        assert found["attention"] == own["attention"]
+        assert mixed.get(f"/api/models/{name}/positions").json() == view.positions_view(qkv.load(folder))
+    (one,) = mixed.post("/api/look", json={**asked, "model": "bert", "attention": {"head": 1}}).json()["attention"]
+    assert (one["heads"], one["all_heads"]) == (1, 2)
+    translated = mixed.post("/api/look", json={"q": "dog sees cat."}).json()
+    assert translated["attention"] == view.view(qkv.load(model_folder), "dog sees cat.")["attention"]
+
+
+def test_a_model_with_nothing_to_look_at_says_so(mixed: TestClient) -> None:
+    looks = {one["name"]: one["looks"] for one in mixed.get("/api/models").json()["models"]}
+    assert looks == {"en-de": False, "lm": True, "critic": False, "bert": True}
+    for wish, sentence in (
+        ({"q": "film", "model": "critic"}, "a hierarchical model is neither a translator nor one that reads"),
+        ({"q": "king " * 40, "model": "bert"}, "the text has 40 tokens, but the model reads 32 at once"),
+        ({"q": " ", "model": "bert"}, "there is no text to look at; give a sentence"),
+    ):
+        answer = mixed.post("/api/look", json=wish)
+        assert answer.status_code == 400
+        assert answer.json()["error"].startswith(sentence)
+
+
 # -- predict -----------------------------------------------------------------------------------------------------------
 
 
@@ -56,6 +91,40 @@ def test_answers_are_the_librarys(mixed: TestClient, critic_folder: Path) -> Non
         assert one["label"] == own["label"]
         assert one["probabilities"] == pytest.approx(own["probabilities"], abs=1e-5)
     assert mixed.post("/api/predict", json={"q": texts[0], "model": "critic"}).json()["answers"] == found["answers"][:1]
+
+
+KING = "the old king saw two stars and a queen"
+QUESTIONS = {
+    "tag": [KING, {"words": ["the", "king"]}],
+    "answer": [{"question": "who saw stars ?", "context": KING}, {"question": "what ?", "context": "a queen"}],
+    "pair": [{"first": "the king", "second": "a queen"}, {"first": KING, "second": KING}],
+    "similarity": [{"first": "the king", "second": "a queen"}, {"first": KING, "second": KING}],
+    "choose": [{"context": "the king saw", "choices": ["a queen", "two stars", KING]}] * 2,
+}
+
+
+@pytest.mark.parametrize("task", QUESTIONS)
+def test_questions_of_each_task_are_answered_as_the_library_does(task: str, serve: Serve, tmp_path: Path) -> None:
+    """Each alone and both at once; what is asked is a table, where the task asks for one."""
+    words = Tokenizer.train([KING] * 3, kind="wordpiece", vocab_size=300)
+    place = save_untrained_task(tmp_path / task, task, words, FACTS[task])
+    client, asked = serve(place, alone=True), QUESTIONS[task]
+    found = client.post("/api/predict", json={"q": asked}).json()["answers"]
+    for one, own, question in zip(found, qkv.load(place).predict(asked), asked, strict=True):
+        assert rounded(one) == rounded(own)
+        assert rounded(client.post("/api/predict", json={"q": question}).json()["answers"]) == [rounded(own)]
+    refused = client.post("/api/predict", json={"q": [asked[0], {"nonsense": 1}]})
+    assert refused.status_code == 400
+    assert "text 2" in refused.json()["error"]
+
+
+def rounded(value: Any) -> Any:
+    """Plain data with few digits of each number."""
+    if isinstance(value, dict):
+        return {name: rounded(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(one) for one in value]
+    return round(value, 4) if isinstance(value, float) else value
 
 
 # -- fill and embed ----------------------------------------------------------------------------------------------------

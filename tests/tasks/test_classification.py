@@ -9,17 +9,23 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import qkv
+from corpora import CORPORA
 from kit import real, refused, tokenizer
+from qkv import folder
+from qkv.data import Buckets, Place, each_row, generator
 from qkv.errors import InputError
+from qkv.folder import RunFolder
 from qkv.models import GPT2, Hierarchical
-from qkv.tasks import Survey
+from qkv.objectives import objective
+from qkv.tasks import Corpus, Survey
 from qkv.tasks.classify import Classify, LabelledConfig
 from qkv.tasks.labels import bag_of_words, majority
 from qkv.text import read_labelled
 from qkv.text.labelled import sentences
-from qkv.text.tokenizer import EOS
+from qkv.text.tokenizer import BOS, EOS, PAD
 
 TOKENIZER = tokenizer("the film was good and bad and long")
 
@@ -203,3 +209,28 @@ def test_a_run_learns_which_sentence_decides(command: Callable[..., Any], tmp_pa
     assert sum(classifier.predict(texts[0])["probabilities"].values()) == pytest.approx(1, abs=1e-6)
     silent = command("predict", " ")
     assert (silent.code, "a text without a word was given" in silent.err) == (1, True)
+
+
+# -- beside other objectives -------------------------------------------------------------------------------------------
+
+
+def test_gpt_is_asked_for_words_beside_the_class(tmp_path: Path) -> None:
+    """Radford et al. 2018, Eq. 5: L = L(classes) + 0.5 L(words), of texts as <s> text <cls>; by torch's own losses."""
+    tiny = CORPORA["classify"]
+    run = RunFolder(tmp_path / "model")
+    sizes = {"d_model": 16, "n_heads": 2, "layers": 1, "max_length": 64, "dropout": 0.0}
+    settings = {**tiny.settings(steps=4, validate_every=2), "model": sizes, "architecture": "gpt"}
+    qkv.train(tiny.write(tmp_path), task="classify", out=run.out, objective="classes + 0.5 * causal_lm", **settings)
+    loaded, corpus = folder.load(run.out), Corpus.open(run.corpus)
+    start, end = BOS, corpus.tokenizer.special("<cls>")
+    assert all(ids[0] == start and ids[-1] == end for ids, _ in each_row(corpus.train))
+    both = objective("classes + 0.5 * causal_lm").knowing(corpus.tokenizer)
+    batch = next(Buckets(corpus.train, tokens=100, seed=1).in_order())
+    asked = both.prepare(batch, generator(1, Place()))
+    outputs = loaded.model(**asked.inputs)
+    ids, labels = batch.columns
+    of_words = F.cross_entropy(outputs.logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), ignore_index=PAD)
+    of_classes = F.cross_entropy(outputs.answer("classes"), labels[:, 0])
+    torch.testing.assert_close(both.loss(outputs, asked).total / asked.count, of_classes + 0.5 * of_words)
+    events = [json.loads(line) for line in run.log.read_text().splitlines()]
+    assert {"accuracy", "classes_loss", "causal_lm_loss"} <= events[-1].keys() | events[-2].keys()

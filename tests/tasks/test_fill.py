@@ -11,12 +11,15 @@ import qkv
 from corpora import CORPORA, MARKED, treebank
 from kit import refused
 from qkv import folder
+from qkv.comparing.plan import Row
+from qkv.comparing.shared import Shared
 from qkv.data import each_row
 from qkv.errors import InputError
 from qkv.folder import RunFolder
 from qkv.models import MODELS
 from qkv.objectives import objective
 from qkv.tasks import TASKS, Corpus
+from qkv.training.display import Display
 from qkv.training.settings import complete, read_settings
 
 FAST = {**MARKED.settings(steps=4, validate_every=2), "task": "fill"}
@@ -133,3 +136,18 @@ def test_baselines_stand_beside_a_run(tmp_path: Path) -> None:
         run = train(tmp_path, spec, out=spec[:12].strip() + "x" * ("+" in spec))
         found = json.loads(run.baselines.read_text())
         assert 0 < found["the word before"] < found["frequency"] < np.log(100)
+    for spec in ("next_sentence + masked_lm", "masked_lm | capitalisation"):  # whose loss is of something else
+        assert not train(tmp_path, spec, out=spec[-8:]).baselines.exists()
+
+
+def test_a_comparison_encodes_what_each_row_asks_for(tmp_path: Path) -> None:
+    """Rows that differ in their objective alone may need rows of another kind."""
+    path = tmp_path / "text.conllu"
+    path.write_text(treebank(80, 1))
+    base = {key: value for key, value in FAST.items() if key != "quiet"} | {"train": [str(path)]}
+    shared = Shared(base, tmp_path / "out", Display(quiet=True))
+    texts = ("masked_lm", "masked_lm + next_sentence", "masked_lm(unit='word')")
+    specs = [shared.spec(Row(text, {"objective": text}), 0, {}) for text in texts]
+    columns = [Corpus.open(Path(spec.settings["corpus"])).train.columns for spec in specs]
+    assert columns == [1, 4, 1]
+    assert specs[0].settings["corpus"] == specs[2].settings["corpus"]

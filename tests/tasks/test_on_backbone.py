@@ -64,6 +64,17 @@ def test_a_score_is_that_of_its_own_validation(task: str, backbones: Path, tmp_p
         assert found[name] == pytest.approx(trained.best[name], abs=1e-5), name
 
 
+@pytest.mark.parametrize("task", [name for name in TUNED if name != "classify"])
+def test_a_language_model_may_be_asked_beside(task: str, tmp_path: Path) -> None:
+    """Radford et al. 2018, Eq. 5: L3 = L2 + 0.5 L1, whatever the task."""
+    tiny, sizes = CORPORA[task], {"d_model": 16, "n_heads": 2, "layers": 1, "max_length": 32}
+    how = {**tiny.settings(steps=1), "model": sizes, "objective": f"{TASKS[task].objective} + 0.5 * causal_lm"}
+    found = qkv.train(tiny.write(tmp_path, 20), task=task, architecture="gpt2", out=tmp_path / "m", **how).best
+    own, beside = found[f"{TASKS[task].objective}_loss"], found["causal_lm_loss"]
+    assert found["loss"] == pytest.approx(own + 0.5 * beside, rel=1e-5)
+    assert set(TASKS[task].figures) <= set(found)
+
+
 def test_a_head_that_reads_another_token_is_new(backbones: Path, tmp_path: Path) -> None:
     """The same labels, but the mean of all tokens in place of the first: that is another question."""
     labelled = [(("bad", "good")[n % 2], f"{n} dogs") for n in range(20)]
@@ -83,13 +94,15 @@ def test_a_head_that_reads_another_token_is_new(backbones: Path, tmp_path: Path)
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
-def chosen(model: str = "bert", task: str = "pair", characters: int = 800_000, **start: int) -> dict[str, Any]:
+def chosen(
+    model: str = "bert", task: str = "pair", *, characters: int = 800_000, limits: Any = None, **start: int
+) -> dict[str, Any]:
     kind = TASKS[task]
     made = kind(kind.data_class(), MODELS[model])
     made.start = start
-    limits: Any = SimpleNamespace(steps=0, epochs=0.0, minutes=0.0)
+    given: Any = SimpleNamespace(**{"steps": 0, "epochs": 0.0, "minutes": 0.0, **(limits or {})})
     survey: Any = SimpleNamespace(characters=characters)
-    return made.choose(survey, torch.device("cpu"), limits)
+    return made.choose(survey, torch.device("cpu"), given)
 
 
 def test_what_was_trained_before_is_tuned_gently() -> None:
@@ -103,6 +116,17 @@ def test_what_was_trained_before_is_tuned_gently() -> None:
     assert new["model"]["preset"] == "tiny"
     assert new["training"]["epochs"] > tuned["training"]["epochs"] <= 4
     assert new["training"]["learning_rate"] > max(rates)
+
+
+def test_a_limit_that_is_given_is_the_only_one() -> None:
+    """Its tenth warms up; of a run by the clock nobody knows that tenth."""
+    by_steps, by_clock = chosen(d_model=768, limits={"steps": 50}), chosen(d_model=768, limits={"minutes": 5.0})
+    assert (by_steps["training"]["schedule"], by_steps["training"]["epochs"]) == ("linear(warmup=5)", 0)
+    assert (by_clock["training"]["schedule"], by_clock["training"]["epochs"]) == ("linear(warmup=38)", 0)
+    for epochs in (1.0, 20.0):  # the second is the default of classify, for a model of another kind
+        found = chosen("gpt2", "classify", d_model=256, limits={"epochs": epochs})["training"]
+        assert found["schedule"] == f"linear(warmup={int(97 * min(epochs, 4) / 10)})"
+        assert found["epochs"] == 4
 
 
 def test_a_model_that_reads_one_way_reads_both_orders() -> None:
@@ -172,6 +196,9 @@ def test_tags_are_as_many_as_words(tmp_path: Path) -> None:
         (("answer", ("who", "")), "text 1 has no word in its text"),
         (("answer", '{"question": "who"}'), "text 1 has no 'context', only the keys 'question'"),
         (("choose", ("a", "b")), 'give {"context"'),
+        (("classify", 3), 'text 1 is 3; give text, or {"text": "..."}'),
+        (("heads", {"words": "a"}), "text 1 has no 'text', only the keys 'words'"),
+        (("cloze", {"words": "a"}), "question 1 is not a cloze question"),
         (("choose", '{"context": "a"}'), "text 1 has no list of texts under 'choices'"),
     ],
     "given",

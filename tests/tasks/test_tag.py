@@ -67,13 +67,19 @@ def test_a_long_sentence_is_read_in_parts_of_whole_words(words: Tokenizer, sente
 
 def test_the_phrases_of_parts_are_those_of_the_whole() -> None:
     answers = [
-        {"words": ["Ann"], "tags": ["B-x"], "probabilities": [0.5]},
-        {"words": ["Lee", "saw"], "tags": ["I-x", "O"], "probabilities": [0.25, 1.0]},
+        {"words": ["Ann"], "tags": ["B-x"], "probabilities": [0.5], "phrases": []},
+        {"words": ["Lee", "saw"], "tags": ["I-x", "O"], "probabilities": [0.25, 1.0], "phrases": []},
     ]
     assert task().joined(Tagged([], [], ""), answers) == {
         "words": ["Ann", "Lee", "saw"], "tags": ["B-x", "I-x", "O"], "probabilities": [0.5, 0.25, 1.0],
         "phrases": [{"type": "x", "text": "Ann Lee", "words": [0, 2]}],
     }  # fmt: skip
+
+
+def test_where_tags_mark_phrases_there_may_be_none() -> None:
+    silent = {"words": ["saw"], "tags": ["O"], "probabilities": [0.5]}
+    assert task().joined(Tagged([], [], ""), [{**silent, "phrases": []}])["phrases"] == []
+    assert "phrases" not in task().joined(Tagged([], [], ""), [silent])
 
 
 def test_a_tag_of_another_set_is_refused() -> None:

@@ -1,5 +1,6 @@
 """One step of training is one step of torch's optimiser on the mean loss over real tokens."""
 
+import math
 from itertools import islice
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.data import Batch, Place, generator
+from qkv.training.optimizers import clip
 from qkv.training.settings import TrainingConfig
 from qkv.training.trainer import Placed, Trainer
 
@@ -161,3 +163,19 @@ def test_weights_stay_float32_in_bfloat16(workshop: Any) -> None:
 def test_the_defaults_are_the_papers() -> None:
     c = TrainingConfig()
     assert (c.beta1, c.beta2, c.epsilon) == (0.9, 0.98, 1e-9)  # Vaswani et al. 2017, section 5.3
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.999999 / 30**0.5, 1 / 30**0.5, 1.0, torch.inf, torch.nan])
+def test_gradients_are_clipped_as_torch_clips_them(scale: float) -> None:
+    """To the last bit, at lengths around the limit too."""
+    own, theirs = (nn.Linear(5, 5) for _ in range(2))
+    for model in (own, theirs):
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, scale)
+        model.register_parameter("idle", nn.Parameter(torch.ones(3)))
+    torch.testing.assert_close(
+        clip(own, 1.0), nn.utils.clip_grad_norm_(theirs.parameters(), 1.0), rtol=0, atol=0, equal_nan=True
+    )
+    if math.isfinite(scale):  # else the step is left out
+        assert gradients(own).keys() == gradients(theirs).keys() == {"weight", "bias"}
+        assert all(torch.equal(gradients(own)[name], value) for name, value in gradients(theirs).items())

@@ -40,8 +40,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"training": {"steps": 1.5}}, "training.steps: Input should be a valid integer"),
     ({"training": {"learning_rate": "1e-3"}}, "training.learning_rate: Input should be a valid number (given: '1e-3')"),
     (
-        {"training": {"optimizer": "sgd"}},
-        "training.optimizer: Input should be 'adamw', 'adam' or 'muon' (given: 'sgd')",
+        {"training": {"optimizer": "lion"}},
+        "'adamw', 'adam', 'muon', 'adamax', 'adagrad', 'asgd' or 'sgd' (given: 'lion')",
     ),
     ({"data": {"doctor": {"drop_copies": 1}}}, "data.doctor.drop_copies: Input should be a valid boolean (given: 1)"),
     ({"train": "pairs.tsv"}, "train: Input should be a valid array (given: 'pairs.tsv')"),
@@ -60,6 +60,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"data": {"batch_tokens": 0}}, "data: batch_tokens"),
     ({"data": {"vocab_size": 10**12}}, "data: vocab_size must be at most 10,000,000, not 1000000000000"),
     ({"training": {"schedule": "noam(d_model=0)"}}, "training: noam needs a d_model of at least 1, not 0"),
+    (
+        {"training": {"optimizer": "muon", "bias_correction": False}},
+        "training: bias_correction = false is for adam and",
+    ),
     ({"data": {"seed": -1}}, "data: seed must be a number from 0, not -1"),
     ({"data": {"doctor": {"max_ratio": 0.5}}}, "max_ratio is 0.5, but no ratio is below 1"),
     ({"model": {"d_model": 10, "n_heads": 4}}, "model: d_model=10 is not divisible by n_heads=4"),

@@ -10,7 +10,7 @@ from qkv.attention.masks import causal
 from qkv.attention.scores import SCORES, ScaledDot
 from qkv.config import build
 from qkv.errors import InputError
-from qkv.kernels import causal_attention
+from qkv.kernels import attention
 from qkv.positions import NO_POSITION, Places, Position, Sizes
 
 SHORT = 64  # keys up to which the plain form is faster on a CPU: 1.7 times at 15 keys, forward and backward
@@ -26,7 +26,7 @@ class Soft(nn.Module):
     """
 
     uses: ClassVar[tuple[str, ...]] = ("encoder", "decoder", "memory")  # where in a model it makes sense
-    always_fused: bool = False  # without a mask the fused kernel is faster however few keys there are
+    always_fused: bool = False  # without a mask, or to learn, the fused kernel is faster however few keys there are
 
     def __init__(self, sizes: Sizes, *, score: str = "scaled_dot", dropout: float = 0.0) -> None:
         super().__init__()
@@ -47,7 +47,8 @@ class Soft(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, at: Places, mask: Tensor | None = None, position: Position = NO_POSITION
     ) -> Tensor:
         """The context (B, H, T, K), by whichever form is faster."""
-        is_short = q.device.type == "cpu" and k.size(-2) <= SHORT and not (self.always_fused and mask is None)
+        always = self.always_fused and (mask is None or self.training)
+        is_short = q.device.type == "cpu" and k.size(-2) <= SHORT and not always
         if not self.can_fuse or position.has_value or is_short:
             return self.plain(q, k, v, at, mask, position)[0]
         return self.fused(q, k, v, at, mask, position)
@@ -57,15 +58,13 @@ class Soft(nn.Module):
     ) -> Tensor:
         """By torch's fused kernel: the weights never stand in memory."""
         bias, dropout = position.score(q, k, at), self.dropout if self.training else 0.0
-        is_triangle = mask is None and at.causal and at.in_order
-        if is_triangle and bias is None and self.region(at) is None:
-            if self.always_fused and self.training and not dropout:
-                return causal_attention(q, k, v)
-            return F.scaled_dot_product_attention(q, k, v, None, dropout, is_causal=True)
-        mask = self.visible(at, mask)
+        is_triangle = mask is None and at.causal and at.in_order and bias is None and self.region(at) is None
+        mask = None if is_triangle else self.visible(at, mask)
+        if self.always_fused and self.training and bias is None and not dropout:
+            return attention(q, k, v, mask, is_causal=is_triangle)
         if bias is not None and mask is not None:
             bias = bias.masked_fill(~mask, -torch.inf)
-        return F.scaled_dot_product_attention(q, k, v, mask if bias is None else bias, dropout)
+        return F.scaled_dot_product_attention(q, k, v, mask if bias is None else bias, dropout, is_causal=is_triangle)
 
     def plain(
         self, q: Tensor, k: Tensor, v: Tensor, at: Places, mask: Tensor | None = None, position: Position = NO_POSITION

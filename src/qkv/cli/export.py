@@ -69,7 +69,7 @@ def export(
 def export_family(model: Path, target: Path, to: str, quantization: str, check: Path | None) -> None:
     """A model that does not translate: checked by what it makes of each token of some texts."""
     from qkv import folder
-    from qkv.convert import exporting
+    from qkv.convert import exporting, family_of, heads_held
     from qkv.text.lines import read_lines
     from qkv.text.tokenizer import UNK
 
@@ -84,6 +84,10 @@ def export_family(model: Path, target: Path, to: str, quantization: str, check: 
             if found > CLOSE:
                 raise InputError("the export does not say what qkv does and was removed; please report this")
     print(f"wrote {target}")
+    if (family := family_of(loaded.model)) is not None:
+        left = getattr(loaded.model, "head_texts", {}).keys() - heads_held(loaded.model, family)
+        if left:
+            print(f"left out, since transformers has no place for it: {', '.join(sorted(left))}")
     if found is None:
         print(UNCHECKED, file=sys.stderr)
 

@@ -40,7 +40,7 @@ def predict(
       context: A file with the text that all questions are about.
       json: A JSON object for each text, with all that is known of the answer.
     """
-    predictor = opened(model, device, "predict", **({"engine": engine} if engine else {}))
+    predictor = opened(model, device, "predict", **({} if engine is None else {"engine": engine}))
     if is_squad(predictor, text):
         questions = list(predictor.task.read([Path(text[0])]))
         answers = predictor.answer(questions)

@@ -120,8 +120,8 @@ def score(
 ) -> None:  # fmt: skip
     """Translate the source side of test files and measure BLEU and chrF against the target side.
 
-    With a model of another task: accuracy on files of that task; where answers are classes, macro-F1 and the Matthews
-    correlation too.
+    With a model of another task: the figures of that task on files as it reads them; accuracy, for example, and where
+    answers are classes, macro-F1 and the Matthews correlation.
 
     For example:
       qkv score --model model test.en test.de

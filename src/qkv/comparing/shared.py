@@ -50,7 +50,9 @@ class Shared:
         number = prepare.task(tree, row.name).data.seed + seed
         tree = merge(tree, {"data": {"seed": number}})
         settings = complete(tree, row.name)
-        corpus = self.corpus(prepare.task(tree, row.name), survey, settings.model, start)
+        task = prepare.task(tree, row.name)
+        task.data = settings.data
+        corpus = self.corpus(task, survey, settings.model, start)
         tree["corpus"] = str(corpus.folder)
         digest = digest_of(settings, corpus, search)
         return Spec(row.name, number, f"{row.folder}-{number}", tree, dict(search), digest)

@@ -96,19 +96,26 @@ def check(backbone: Backbone, family: Family) -> None:
             )
 
 
+def heads_held(model: Model, family: Family) -> dict[str, str]:
+    """The heads of a model that theirs can hold. What a model that predicts words was trained with beside, such as
+    SpanBERT's boundaries, is left out, as the authors do."""
+    heads = dict(model.head_texts) if isinstance(model, Headed) else {}
+    if family.predicts and model.config.predicts:
+        known = {part.head for part in family.parts.values()} | {"number"}
+        heads = {name: text for name, text in heads.items() if name in known and name != "pooled"}
+    return heads
+
+
 def their_class(model: Model, family: Family) -> tuple[str, HeadNames | None]:
     """The end of the name of the class that has just what stands on the backbone, and that."""
-    predicts = bool(family.predicts) and model.config.predicts
-    usual = "ForMaskedLM" if predicts else "Model" if family.predicts else "LMHeadModel"
-    heads = dict(model.head_texts) if isinstance(model, Headed) else {}
-    if not heads or (list(heads) == ["pooled"] and predicts):
-        return usual, None
+    heads, predicts = heads_held(model, family), bool(family.predicts) and model.config.predicts
+    if not heads:
+        return "ForMaskedLM" if predicts else "Model" if family.predicts else "LMHeadModel", None
     name, text = next(iter(heads.items()))
     kind, options = parse_call(text)
-    usual_ones = {"n": options.get("n"), "dropout": options.get("dropout"), "pool": "last"}
-    options = dict(options.items() - usual_ones.items())
+    usual = {"n": options.get("n"), "dropout": options.get("dropout"), "pool": "last"}
     wanted: Mapping[str, Any] = family.head_options if kind in POOLED else {}
-    fits = len(heads) == 1 and options == wanted
+    fits = len(heads) == 1 and dict(options.items() - usual.items()) == wanted
     for end, part in family.parts.items():
         if fits and part.kind == kind and part.head == name:
             is_pair = end == "ForPreTraining" and not predicts

@@ -114,6 +114,11 @@ def look_while_reading(opened: Any, *texts: str | None) -> Look:
     return Look(opened.tokenizer.pieces(ids), [], {name: weights[0].cpu() for name, weights in maps.items()})
 
 
+def reads(model: Model) -> bool:
+    """Whether it is a backbone, alone or under heads."""
+    return isinstance(model.backbone if isinstance(model, Headed) else model, Backbone)
+
+
 def backbone_of(model: Model) -> Backbone:
     """What stands below the heads of a model, if it has heads."""
     found = model.backbone if isinstance(model, Headed) else model

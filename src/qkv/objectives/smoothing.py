@@ -163,24 +163,30 @@ class _Likelihood(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, cells: int) -> Tensor:
+        narrow = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weight.dtype
+        table, shift = weight.to(narrow), None if bias is None else bias.to(narrow)
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.empty_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
         chunks = max(1, math.ceil(len(labels) * len(weight) / cells))
-        total, rows = hidden.new_zeros(()), max(1, math.ceil(len(labels) / chunks))
+        total, rows = weight.new_zeros(()), max(1, math.ceil(len(labels) / chunks))
         for start in range(0, len(labels), rows):
-            h, label = hidden[start : start + rows], labels[start : start + rows, None]
-            logits = product(h, weight, bias)  # (rows, V)
-            p = torch.softmax(logits, dim=-1, out=logits)
+            h, label = hidden[start : start + rows].to(narrow), labels[start : start + rows, None]
+            p = product(h, table, shift).float()  # (rows, V)
+            p = torch.softmax(p, dim=-1, out=p)
             right = p.gather(1, label)
             log_p = right.log()
             if (rare := right[:, 0] < TINY).any():  # p has lost them
-                log_p[rare] = product(h[rare], weight, bias).log_softmax(dim=-1).gather(1, label[rare])
+                log_p[rare] = product(h[rare], table, shift).float().log_softmax(dim=-1).gather(1, label[rare])
             total -= log_p.sum()
-            grad = p.scatter_(1, label, right - 1)
-            grad_hidden[start : start + rows] = product(grad, weight.T)
-            grad_weight.addmm_(grad.T, h, beta=1 if start else 0)
+            p.scatter_(1, label, right - 1)
             if grad_bias is not None:
-                grad_bias += grad.sum(dim=0)
+                grad_bias.addmv_(p.T, p.new_ones(len(p)))  # their sum, in a third of its time
+            grad = p.to(narrow)
+            grad_hidden[start : start + rows] = product(grad, table.T)
+            if narrow is weight.dtype:
+                grad_weight.addmm_(grad.T, h, beta=1 if start else 0)
+            else:
+                (grad_weight.add_ if start else grad_weight.copy_)(grad.T @ h)
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         return total
 
@@ -194,7 +200,7 @@ def negative_log_likelihood(
 ) -> tuple[Tensor, Tensor]:
     """`chunked_cross_entropy` without smoothing, twice: with its gradient and without."""
     real = labels != pad
-    if not can_speed(hidden) or not real.any():
+    if not (can_speed(hidden) or can_speed(hidden, narrow=True)) or not real.any():
         return chunked_cross_entropy(hidden, weight, bias, labels, smoothing=0.0, form="fairseq", pad=pad)
     if not real.all():
         hidden, labels = hidden[real], labels[real]

@@ -7,6 +7,7 @@ from qkv.config import from_tree
 from qkv.documents import translate_text
 from qkv.look import view
 from qkv.look.explain import Which
+from qkv.look.sentence import reads
 from qkv.look.view import View
 from qkv.serving.languages import name_of
 from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, texts_of
@@ -53,8 +54,20 @@ class Explain:
     api_key: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class LookInside:
+    """What POST /api/look reads: a text, or two for a model that reads two, and which attention to give."""
+
+    q: str
+    second: str = ""
+    model: str | None = None
+    attention: view.Attention = view.EVERY
+    api_key: str | None = None
+
+
 def about(served: Served) -> View:
-    own = view.model_view(served.model) | {"name": served.name, "task": served.task, "verbs": served.verbs}
+    what = {"task": served.task, "verbs": served.verbs, "looks": reads(served.model.model)}
+    own = view.model_view(served.model) | {"name": served.name, **what}
     if "translate" not in served.verbs:
         return own
     pair = {"source": served.source, "target": served.target}
@@ -128,7 +141,7 @@ def served_at(asked: Visit) -> Served:
 
 def positions(asked: Visit) -> View:
     served = served_at(asked)
-    return asked.translator(served).alone(lambda: view.positions_view(served.translator))
+    return asked.model(served).alone(lambda: view.positions_view(served.model))
 
 
 async def architecture(asked: Visit) -> View:
@@ -146,11 +159,23 @@ def explain(asked: Visit) -> View:
     return asked.translator(served).alone(lambda: view.explain_view(served.translator, text, *which))
 
 
+def look(asked: Visit) -> View:
+    """What any model attends to while it reads, or while it translates."""
+    wish, models = from_tree(LookInside, asked.values, "request"), asked.service.models
+    bounded(asked, wish.q + wish.second)
+    served = models.served[0] if wish.model is None else models.named(wish.model)
+    how = {} if "translate" in served.verbs else {"second": wish.second}
+    asked.service.metrics.characters.labels(served.name).inc(len(wish.q + wish.second))
+    found = asked.model(served).alone(lambda: view.view(served.model, wish.q, wish.attention, **how))
+    return found | {"model": about(served)}
+
+
 ROUTES = [
     Endpoint("GET", "/api/models", models, "The models of this server."),
     Endpoint("GET", "/api/models/{name}/positions", positions, "The position encodings of a model."),
     Endpoint("GET", "/api/models/{name}/architecture", architecture, "The boxes that a model is made of."),
     Endpoint("GET", "/api/models/{name}/curves", curves, "How its training went."),
     Endpoint("POST", "/api/translate", translate, "Translate, and look inside.", TranslateAndLook),
+    Endpoint("POST", "/api/look", look, "What a model attends to while it reads a text.", LookInside),
     Endpoint("POST", "/api/explain", explain, "One head of one block, computed step by step.", Explain),
 ]

@@ -45,8 +45,8 @@ class ReadCloze(Task):
         return chain.from_iterable(map(read_cloze, paths))
 
     def question(self, given: Any, place: str) -> Question:
-        text = given if isinstance(given, str) else json.dumps(given)
-        return parse_question(text, place.replace("text", "question"))
+        line = given if isinstance(given, str) else json.dumps(given, default=str)
+        return parse_question(line, place.replace("text", "question"))
 
     def key(self, example: Question) -> str:
         return example.book or " ".join(example.document)

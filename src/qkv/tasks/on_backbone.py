@@ -82,9 +82,9 @@ class OnBackbone(Task):
         """Devlin et al. 2019, appendix A.3: what has learned before is tuned gently, for a few epochs. A new model
         learns from the beginning, for as long as it gets better."""
         width = self.start.get("d_model", 0)
-        rate = next(rate for widest, rate in RATES if width <= widest) if width else 5e-4
-        limits, epochs = (training.steps, training.epochs, training.minutes), 4.0 if width else 15.0
-        steps = max(1, survey.characters // 4 // self.tokens) * (training.epochs or epochs)
+        rate = next(rate for widest, rate in RATES if width <= widest) if width else 1e-3
+        epochs = 4.0 if width else 15.0
+        steps = max(1, survey.characters // 4 // self.tokens) * min(epochs, training.epochs or epochs)
         most = 100 if training.minutes else 400  # nobody knows yet how many steps a minute has
         warmup = min(most, max(1, int(min(steps, training.steps or steps)) // 10))
         new = {} if width else {"dropout": 0.1, **({"preset": "tiny"} if "tiny" in self.model.presets else {})}
@@ -92,8 +92,9 @@ class OnBackbone(Task):
             "data": {"batch_tokens": self.tokens},
             "model": new,
             "training": {
-                "learning_rate": rate, "schedule": f"linear(warmup={warmup})", "epochs": 0.0 if any(limits) else epochs,
-                "weight_decay": 0.01, "beta2": 0.98, "average": "none", "validate_every": 0, "patience": 4,
+                "learning_rate": rate, "schedule": f"linear(warmup={warmup})", "weight_decay": 0.01, "beta2": 0.98,
+                "epochs": 0.0 if training.steps or training.minutes else epochs, "patience": 4 if width else 8,
+                "average": "none", "validate_every": 0,
             },
         }  # fmt: skip
 

@@ -138,6 +138,8 @@ class RatePairs(OnPairs):
         }
 
     def answers(self, outputs: Any, asked: Asked) -> tuple[Tensor, Tensor] | None:
+        if asked.labels.dim() > 1:  # another objective was asked first, or alone
+            return None
         return rated(outputs, asked), asked.labels
 
     def scored(self, found: list[Any], gold: list[Any]) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """What `qkv.load` gives for a model that answers: texts in, an answer for each out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,11 +18,12 @@ class Predictor:
     def __init__(self, task: Any, loaded: Loaded, engine: str = "lean") -> None:
         self.task, self.loaded, self.objective = task, loaded, objective(task.objective).knowing(loaded.tokenizer)
         self.model, self.tokenizer, self.about = loaded.model.eval(), loaded.tokenizer, loaded.about
-        self.folder, self.reader = loaded.folder, open_reader(loaded, engine)
+        self.folder = loaded.folder
+        self.reader = open_reader(loaded, engine)
 
     def predict(self, given: Any) -> Any:
         """The answer to a text, or what else is one question to the task (two texts, a dict); to a list, a list."""
-        is_one = isinstance(given, self.task.one)
+        is_one = isinstance(given, self.task.one) or not isinstance(given, Iterable)
         several = [given] if is_one else list(given)
         answers = self.answer(self.questions(several))
         return answers[0] if is_one else answers

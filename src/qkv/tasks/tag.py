@@ -41,6 +41,7 @@ class TagWords(OnBackbone):
     score = "f1"
     defaults = {"training": {"best_by": "f1"}}  # noqa: RUF012
     files = "CoNLL files, a word and its tag on each line, for example: qkv train names.conll --task tag --start bert"
+    speed = "words"
     key_is = "sentence"
     columns = 3
 
@@ -143,20 +144,21 @@ class TagWords(OnBackbone):
         return {**super().evaluate(loaded, examples, **how), **self.figures_of(loaded, examples)}
 
     def in_words(self, outputs: Any, asked: Asked, examples: Sequence[Tagged], tagger: Predictor) -> list[Tree]:
-        """The words of each sentence, their tags, and how probable each tag is."""
+        """The words of each sentence, their tags, how probable each tag is; and room for phrases, if tags mark some."""
         best = answered(outputs, "tags").softmax(dim=2).max(dim=2)
-        labels, found = tagger.about["labels"], []
+        labels, found = tagger.about["labels"], list[Tree]()
+        more: Tree = {"phrases": []} if marks_phrases(labels) else {}
         for one, p, tags, at in zip(examples, best.values, best.indices, asked.labels != NO_TAG, strict=True):
-            found.append({"words": one.words, "tags": [labels[i] for i in tags[at]], "probabilities": p[at].tolist()})
+            said = {"tags": [labels[i] for i in tags[at].tolist()], "probabilities": p[at].tolist()}
+            found.append({"words": one.words, **said, **more})
         return found
 
     def joined(self, example: Tagged, answers: list[Tree]) -> Tree:
-        """All parts as one sentence; and the phrases in it, if the tags mark some."""
+        """All parts as one sentence, and the phrases in it."""
         names = ("words", "tags", "probabilities")
         whole: Tree = {name: [one for answer in answers for one in answer[name]] for name in names}
-        if marks_phrases(whole["tags"]):
-            words = whole["words"]
-            found = phrases(whole["tags"])
+        if "phrases" in answers[0]:
+            words, found = whole["words"], phrases(whole["tags"])
             whole["phrases"] = [{"type": kind, "text": " ".join(words[a:b]), "words": [a, b]} for a, b, kind in found]
         return whole
 

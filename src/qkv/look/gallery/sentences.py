@@ -45,19 +45,21 @@ def heat_map(given: Given) -> Picture:
 def heads(given: Given) -> Picture:
     """Lines from one word to all others, a colour for each head, as strong as its weight (tensor2tensor's picture)."""
     tokens, weights, found = pointing(given)
-    rows = weights[found["layer"], : len(COLOURS), found["query"]]  # (H, T)
+    focus = weights[found["layer"], :, found["query"]]  # (H, T)
+    shown = focus[:, found["key"]].topk(min(len(COLOURS), len(focus))).indices.sort().values  # as there are colours
+    rows = focus[shown]
     figure, axes = sheet(6, max(3.0, 0.34 * len(tokens)))
     height = [1 - (i + 0.5) / len(tokens) for i in range(len(tokens))]
     for head, row in enumerate(rows.tolist()):
         for y, weight in zip(height, row, strict=True):
             axes.plot([0.3, 0.7], [height[found["query"]], y], color=COLOURS[head], alpha=min(1, weight), lw=2.5)
-        axes.plot([], [], color=COLOURS[head], lw=3, label=f"head {head + 1}")
+        axes.plot([], [], color=COLOURS[head], lw=3, label=f"head {int(shown[head]) + 1}")
     for y, token in zip(height, tokens, strict=True):
         write(axes, 0.27, y, token, ha="right", spell=given.spell)
         write(axes, 0.73, y, token, ha="left", spell=given.spell)
     name(axes, f"layer {found['layer'] + 1}: where “{tokens[found['query']]}” looks", spell=given.spell)
     figure.legend(loc="outside right upper", frameon=False, fontsize=8)
-    return Picture([figure], {"tokens": tokens, **found, "weights": rows})
+    return Picture([figure], {"tokens": tokens, **found, "heads": shown + 1, "weights": rows})
 
 
 def jane(given: Given) -> Picture:

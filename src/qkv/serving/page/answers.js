@@ -75,10 +75,11 @@ function dependencies(words, heads) {
   return make("table", { "aria-label": t("dependencies") }, make("tbody", {}, ...rows));
 }
 
-/** The text that was read, with the answer marked in it. */
+/** The text that was read, with the answer marked in it; the server counts characters, not halves of them. */
 function inContext(context, { start, end }) {
-  return make("p", { class: "about" }, context.slice(0, start), make("mark", {}, context.slice(start, end)),
-    context.slice(end));
+  const letters = [...context];
+  const part = (from, to) => letters.slice(from, to).join("");
+  return make("p", { class: "about" }, part(0, start), make("mark", {}, part(start, end)), part(end));
 }
 
 /** How alike texts are: the cosine of the angle between their vectors. */

@@ -115,6 +115,11 @@ export async function fetchView(text, model) {
   }
 }
 
+/** What a model looks at while it reads, `wish.q` and perhaps `wish.second`. */
+export function fetchLook(wish) {
+  return ask("api/look", { method: "POST", body: JSON.stringify(wish) });
+}
+
 /** Of a long sentence the view has means over heads: fill in the own heads of some of its maps, one map after another,
 since each is megabytes. Null if they have them already, or if there is no server to ask. */
 export function fetchHeads(view, model, maps) {
@@ -124,10 +129,14 @@ export function fetchHeads(view, model, maps) {
 }
 
 function fillHeads(view, model, map) {
-  const wish = { ...wishFor(view.text, model), attention: { kind: map.kind, layer: map.layer } };
-  const fill = ({ translations }) => Object.assign(map, translations[0].attention[0], { isAnswered: true });
-  map.coming ??= ask("api/translate", { method: "POST", body: JSON.stringify(wish) }).then(fill)
-    .finally(() => delete map.coming);
+  const attention = { kind: map.kind, layer: map.layer };
+  const fill = ({ attention: [whole] }) => Object.assign(map, whole, { isAnswered: true });
+  const read = () => fetchLook({ q: view.text, second: view.second, model: model.name, attention });
+  const translate = async () => {
+    const body = JSON.stringify({ ...wishFor(view.text, model), attention });
+    return (await ask("api/translate", { method: "POST", body })).translations[0];
+  };
+  map.coming ??= (view.tokens ? read() : translate()).then(fill).finally(() => delete map.coming);
   return map.coming;
 }
 

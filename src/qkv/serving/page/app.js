@@ -8,17 +8,17 @@ import { change, readLink, state } from "./state.js";
 import { choices, labelled, make, restoreFocus, select } from "./element.js";
 import { curvesPanel } from "./curves.js";
 import { decodingPanel } from "./decoding.js";
-import { boxesOf, examplesFor, given, verbOf } from "./desk.js";
+import { boxesOf, examplesFor, given, hasView, verbOf } from "./desk.js";
 import { embedded, fetchAnswer, fetchModels, fetchView, giveUp, keepKeyOfAddress, Refused, useKey } from "./api.js";
 import { explainPanel } from "./explain.js";
 import { positionsPanel } from "./positions.js";
+import { readNodes, readingPanel } from "./reading.js";
 import { linkButton, translationNodes } from "./translation.js";
 import { write, writingControls, writtenNodes } from "./writing.js";
 
 const PANELS = { attention: attentionPanel, decoding: decodingPanel, explain: explainPanel, positions: positionsPanel,
                  architecture: architecturePanel, curves: curvesPanel };
 const NEEDS_TEXT = ["attention", "decoding", "explain"];
-const OF_ANY_MODEL = ["architecture", "curves"];
 const PAUSE = 350; // milliseconds without a key before a text is sent
 
 const page = document.getElementById("page");
@@ -31,7 +31,7 @@ const fields = {}; // where texts are typed: for the life of the page, so that n
 let typedKey = ""; // what stands where the API key is typed: a field may come anew while somebody types
 
 const model = () => models.find(({ name }) => name === state.model) ?? models[0] ?? {};
-const verb = () => verbOf(model());
+const verb = () => (embedded?.view.tokens ? "look" : verbOf(model()));
 /** A string for what the model does, if there is one of its own. */
 const say = (name) => t(`${name}_${verb()}`);
 
@@ -87,7 +87,7 @@ async function toggleWriting() {
 function typed(event) {
   change({ [event.target.name]: event.target.value, at: "", step: "" });
   clearTimeout(waiting);
-  if (verb() !== "generate") waiting = setTimeout(answer, PAUSE);
+  waiting = setTimeout(verb() === "generate" ? showText : answer, PAUSE);
 }
 
 /** Fill `place` when `answer` comes; what goes wrong is told there. */
@@ -231,6 +231,7 @@ function result() {
   if (trouble) return [title, troubleNode(trouble)];
   if (!view) return [title, make("p", { class: "faint" }, say("nothing"))];
   const line = make("div", { class: "title-line" }, title);
+  if (view.tokens) return readNodes(view, line);
   if (view.written) return [line, ...writtenNodes(view.written)];
   if (view.answer) {
     line.append(linkButton());
@@ -241,8 +242,7 @@ function result() {
 
 function views() {
   const inView = { attention: view?.attention?.length, decoding: view?.steps?.length };
-  const isOfModel = (name) => verb() === "translate" || OF_ANY_MODEL.includes(name);
-  const has = (name) => (embedded ? name in embedded || inView[name] : isOfModel(name));
+  const has = (name) => (embedded ? name in embedded || inView[name] : hasView(model(), name));
   const names = Object.keys(PANELS).filter(has);
   const tab = names.includes(state.tab) ? state.tab : names[0];
   const open = (name) => {
@@ -265,6 +265,9 @@ function views() {
 function content(tab) {
   const tell = (text) => make("p", { class: "faint" }, text);
   if (!models.length) return tell(trouble ? "" : t("loading"));
+  if (tab === "attention" && model().looks && !embedded) {
+    return readingPanel({ model: model(), render: show, later, nothing: say("nothing") });
+  }
   if (NEEDS_TEXT.includes(tab) && !view?.attention) {
     return tell(view?.noLook ? t("noLook", { reason: view.noLook }) : say("nothing"));
   }

@@ -12,6 +12,7 @@ import { t } from "./strings.js";
 
 const KINDS = ["encoder", "decoder", "memory"];
 const ABOUT = { encoder: "kindAboutEncoder", decoder: "kindAboutDecoder", memory: "kindAboutMemory" };
+const READS = { encoder: "readsBothWays", decoder: "readsOnward" }; // of a model that only reads
 
 export function attentionPanel({ view, model, render, later }) {
   const kinds = KINDS.filter((kind) => view.attention.some((map) => map.kind === kind));
@@ -24,9 +25,10 @@ export function attentionPanel({ view, model, render, later }) {
     render();
   };
   const modes = ["heat", "lines", "glance"];
-  const mode = modes.includes(state.mode) ? state.mode : "heat";
+  const mode = modes.includes(state.mode) ? state.mode : view.tokens ? "glance" : "heat";
   const controls = make("div", { class: "controls" },
-    group(t("kind"), choices(t("kind"), kinds.map((name) => [name, t(name)]), kind, (name) => set({ kind: name }))),
+    kinds.length < 2 ? null
+      : group(t("kind"), choices(t("kind"), kinds.map((name) => [name, t(name)]), kind, (name) => set({ kind: name }))),
     group(t("mode"), choices(t("mode"), modes.map((name) => [name, t(name)]), mode, (name) => set({ mode: name }))),
     mode === "glance" ? null : layerField(maps.length, layer, set),
     mode === "glance" ? null : group(t("heads"), headChips(map.heads, set)));
@@ -36,7 +38,8 @@ export function attentionPanel({ view, model, render, later }) {
   const coming = fetchHeads(view, model, shown);
   if (coming) later(coming, place, () => place.isConnected && render());
   else place.replaceChildren(drawn(PICTURES[mode]({ kind, maps, map, layer, set })), ...remarks(shown));
-  return make("div", {}, controls, make("p", { class: "about" }, t(ABOUT[kind]), " ", hint), place);
+  const about = t(view.tokens ? READS[kind] : ABOUT[kind]);
+  return make("div", {}, controls, make("p", { class: "about" }, about, " ", hint), place);
 }
 
 function remarks(maps) {

@@ -40,3 +40,9 @@ export function given(model) {
 export function examplesFor(model) {
   return EXAMPLES[verbOf(model)]?.[model.source ?? ""] ?? [];
 }
+
+/** Whether there is a view of a model: of any its parts and its training; of a backbone what it looks at, too. */
+export function hasView(model, name) {
+  const has = ["architecture", "curves", ...(model.looks ? ["attention", "positions"] : [])];
+  return verbOf(model) === "translate" || has.includes(name);
+}

@@ -1,7 +1,7 @@
 // The state of the view: what a link carries after its #.
 
 const DEFAULTS = {
-  q: "", model: "", beam: "5", tab: "attention", kind: "memory", layer: "", heads: "", mode: "heat", at: "", step: "",
+  q: "", model: "", beam: "5", tab: "attention", kind: "memory", layer: "", heads: "", mode: "", at: "", step: "",
   stack: "encoder", block: "1", head: "1", lang: "", theme: "", q2: "", verb: "", tokens: "60", temperature: "0.8",
 };
 
