@@ -71,7 +71,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	touch $@
 
 # Beside other libraries, in an environment of its own; QUICK=1 has fewer and smaller ones.
-bench: $(BENCH)/ready
+bench: $(BENCH)/ready weights
 	$(BENCH)/bin/python benchmarks/all.py $(if $(QUICK),--quick,--write docs/results/benchmarks.md)
 
 $(BENCH)/ready: pyproject.toml constraints.txt
@@ -80,6 +80,7 @@ $(BENCH)/ready: pyproject.toml constraints.txt
 	$(BENCH)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	-$(BENCH)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt x-transformers
 	-$(BENCH)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt eole
+	-$(BENCH)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt sentence-transformers
 	touch $@
 
 clean:

@@ -17,7 +17,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PACKAGES = ("qkv", "torch", "transformers", "ctranslate2", "x-transformers", "eole")
+PACKAGES = ("qkv", "torch", "transformers", "ctranslate2", "onnxruntime", "sentence-transformers", "x-transformers",
+            "eole")  # fmt: skip
 
 Runs = list[tuple[str, list[str]]]  # the file, and its flags
 
@@ -28,6 +29,7 @@ QUICK: Runs = [
     ("fine_tune.py", ["--preset", "tiny", "--rounds", "2", "--precision", "float32"]),
     ("decode.py", ["--preset", "small", "--rounds", "2", "--sentences", "1"]),
     ("generate.py", ["--preset", "tiny", "--rounds", "2"]),
+    ("embed.py", ["--sentences", "200", "--rounds", "2"]),
     ("start.py", ["--preset", "small", "--rounds", "1", "--beam", "1"]),
     ("growth.py", ["--preset", "tiny", "--rounds", "1", "--lengths", "16", "64", "--batches", "--vocabularies",
                    "--written", "16", "64", "--requests", "1", "16", "--pairs", "20000", "100000"]),
@@ -45,6 +47,7 @@ FULL: Runs = [
     ("decode.py", ["--preset", "base", "--rounds", "3"]),
     ("generate.py", ["--preset", "small"]),
     ("generate.py", ["--preset", "base", "--rounds", "3"]),
+    ("embed.py", ["--rounds", "3"]),
     ("start.py", ["--preset", "small", "--rounds", "2"]),
     ("start.py", ["--preset", "base", "--rounds", "1", "--beam", "4", "--lines", "1000"]),
     ("growth.py", ["--preset", "small", "--rounds", "1", "--lengths", "16", "64", "--batches", "1024", "4096",

@@ -1,10 +1,11 @@
-"""Speed of writing: qkv's GPT-2 beside transformers' generate, with the same weights, in one run.
+"""Speed of writing: qkv's GPT-2 beside transformers' generate and CTranslate2, with the same weights, in one run.
 
     python benchmarks/generate.py --preset small --rounds 5
 
 Everybody goes on greedily from the same prompts of 8 to 24 tokens, by 64 tokens each, with keys and values kept, by
 turns; prompts are padded on the left. Figures are medians over rounds of one request, on all cores unless `--threads`
-says otherwise. "Equal tokens" is the share that stands where transformers has it.
+says otherwise. "Equal tokens" is the share that stands where transformers has it: after one other choice all that
+follows is another text, so that random weights in 8 bits say little of a trained model (`qkv quantize` measures that).
 
 A step reads every weight once, however many prompts there are: "weights read" is at what rate, to be held against the
 measured bandwidth of memory. "Of ceiling" is the share of what the machine could write if it did nothing but the
@@ -13,7 +14,10 @@ memory. A cache that holds all weights of a small model may pass it.
 """
 
 import argparse
+import tempfile
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -22,11 +26,15 @@ from torch import Tensor
 
 from figures import arguments, by_turns, show, spread, table, times_as_fast
 from machine import BYTES, Rates, facts, least, rates
-from qkv.convert.families import gpt2
+from qkv.convert.families.gpt import GPT2 as FAMILY
+from qkv.convert.family import our_settings, our_weights, plain
 from qkv.decoding import Plain, Search
 from qkv.engines.lean import Lean
-from qkv.engines.quantize import tokens_agree
-from qkv.models import GPT2, GPT2Config
+from qkv.engines.products import has_kernel
+from qkv.engines.quantize import int8_engine, quantize, tokens_agree
+from qkv.folder import fill
+from qkv.models import GPT2
+from qkv.models import GPT2Config as OurConfig
 from qkv.text.tokenizer import PAD, UNK
 
 SIZES = {  # transformers' names
@@ -34,8 +42,8 @@ SIZES = {  # transformers' names
     "small": {"n_layer": 6, "n_embd": 256, "n_head": 4, "vocab_size": 8000},
     "base": {"n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257},
 }
-PRECISION = "float32"
 TOKENS, SHORTEST, LONGEST, CONTEXT = 64, 8, 24, 256
+CALIBRATED = 16  # prompts that give the ranges of 8-bit products
 Texts = list[list[int]]
 
 
@@ -48,8 +56,9 @@ def models(preset: str) -> tuple[GPT2, Any]:
     torch.manual_seed(1)
     theirs = GPT2LMHeadModel(c).eval()
     theirs.transformer.wte.weight[: UNK + 1] = 0
-    own = GPT2(gpt2.config(c.to_dict())).eval()
-    own.load_state_dict(gpt2.weights(theirs.state_dict()), strict=False)  # the output's table is that of the tokens
+    own = GPT2(OurConfig(**our_settings(FAMILY, c.to_dict(), "theirs"), vocab_size=c.vocab_size)).eval()
+    named = {plain(name, FAMILY.prefix): value for name, value in theirs.state_dict().items()}
+    fill(own, our_weights(FAMILY, named, None, range(c.vocab_size), 0, ""), Path("theirs"))
     return own, theirs
 
 
@@ -71,19 +80,42 @@ def by_transformers(model: Any, how: Any, given: Tensor) -> Texts:
     return texts
 
 
-def matrices(c: GPT2Config) -> int:
+def ctranslate2_generator(theirs: Any, threads: int, place: Path) -> Any:
+    """transformers' weights in CTranslate2, whose products are in 8 bits; a word is spelled as its number."""
+    import ctranslate2
+    from ctranslate2.converters.transformers import GPT2Loader
+
+    spec, words = GPT2Loader().get_model_spec(theirs), [str(i) for i in range(theirs.config.vocab_size)]
+    spec.register_vocabulary(words)
+    spec.config.bos_token = spec.config.eos_token = spec.config.unk_token = words[PAD]
+    spec.validate()
+    spec.optimize(quantization=None)
+    spec.save(str(place))
+    return ctranslate2.Generator(str(place), compute_type="int8", inter_threads=1, intra_threads=threads)
+
+
+def by_ctranslate2(generator: Any, given: Texts) -> Texts:
+    prompts = [[str(number) for number in row] for row in given]
+    found = generator.generate_batch(
+        prompts, min_length=TOKENS, max_length=TOKENS, sampling_topk=1, include_prompt_in_result=False,
+    )  # fmt: skip
+    return [one.sequences_ids[0] for one in found]
+
+
+def matrices(c: OurConfig) -> int:
     """Weights that a step reads: 4 d^2 + 2 d f of each layer, and the vocabulary."""
     d, f = c.d_model, c.d_ff or 4 * c.d_model
     return c.layers * (4 * d * d + 2 * d * f) + c.vocab_size * d
 
 
-def floor(c: GPT2Config, given: Texts, most: Rates) -> float:
+def floor(c: OurConfig, given: Texts, precision: str, most: Rates) -> float:
     """Seconds that a request takes at least: its prompts at the machine's rate, all weights read in each step."""
     prompts = sum(map(len, given)) * (matrices(c) - c.vocab_size * c.d_model)  # what follows inside of one is not asked
-    return 2 * prompts / most[PRECISION] + TOKENS * least(matrices(c), len(given), PRECISION, most)
+    return 2 * prompts / most[precision] + TOKENS * least(matrices(c), len(given), precision, most)
 
 
-def race(own: GPT2, theirs: Any, count: int, rounds: int, most: Rates) -> list[dict[str, Any]]:
+def race(own: GPT2, theirs: Any, other: Any, count: int, rounds: int, most: Rates) -> list[dict[str, Any]]:
+    """`other` is CTranslate2's generator, if there is one."""
     from transformers import GenerationConfig
 
     given, lean, plain = prompts(count, own.config.vocab_size), Lean(own), Plain(own)
@@ -94,6 +126,12 @@ def race(own: GPT2, theirs: Any, count: int, rounds: int, most: Rates) -> list[d
         "qkv lean": partial(by_qkv, lean, given),
         "qkv plain": partial(by_qkv, plain, given),
     }
+    if has_kernel():
+        int8 = int8_engine(own, quantize(own, prompts(CALIBRATED, own.config.vocab_size)))
+        int8.compile()
+        runs["qkv int8"] = partial(by_qkv, int8, given)
+    if other:
+        runs["CTranslate2 int8"] = partial(by_ctranslate2, other, given)
     texts = {name: run() for name, run in runs.items()}  # which warms up, too
     seconds = by_turns(runs, rounds)
     return [
@@ -101,21 +139,25 @@ def race(own: GPT2, theirs: Any, count: int, rounds: int, most: Rates) -> list[d
             "prompts": count, "who": name, "ms": 1000 * median(taken), "spread": spread(taken),
             "tokens_per_second": count * TOKENS / median(taken),
             "as_fast": times_as_fast(taken, seconds["transformers"]),
-            "read_gb_per_second": TOKENS * BYTES[PRECISION] * matrices(own.config) / median(taken) / 1e9,
-            "of_ceiling": floor(own.config, given, most) / median(taken),
+            **({"to_ctranslate2": times_as_fast(taken, seconds["CTranslate2 int8"])} if other else {}),
+            "read_gb_per_second": TOKENS * BYTES[bits] * matrices(own.config) / median(taken) / 1e9,
+            "of_ceiling": floor(own.config, given, bits, most) / median(taken),
             "equal_tokens": tokens_agree(texts[name], texts["transformers"]),
         }
         for name, taken in seconds.items()
+        for bits in ["int8" if name.endswith("int8") else "float32"]
     ]  # fmt: skip
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(asked.threads)
     own, theirs = models(asked.preset)
-    most = rates(asked.threads, [PRECISION])
-    rows = [row for count in asked.prompts for row in race(own, theirs, count, asked.rounds, most)]
+    most = rates(asked.threads, BYTES)
+    with tempfile.TemporaryDirectory() as place:
+        other = ctranslate2_generator(theirs, asked.threads, Path(place)) if find_spec("ctranslate2") else None
+        rows = [row for count in asked.prompts for row in race(own, theirs, other, count, asked.rounds, most)]
     about = {"preset": asked.preset, "machine": facts(), "threads": asked.threads, "rounds": asked.rounds}
-    read_mb = BYTES[PRECISION] * matrices(own.config) / 1e6
+    read_mb = BYTES["float32"] * matrices(own.config) / 1e6
     return {**about, "tokens": TOKENS, "ceilings": most, "read_mb_a_step": read_mb, "rows": rows}
 
 
@@ -123,14 +165,17 @@ def tell(found: dict[str, Any]) -> None:
     most = found["ceilings"]
     print(
         f"\n### {found['preset']}, writing after prompts\n\n{found['tokens']} tokens a prompt, greedy, "
-        f"{found['rounds']} rounds, threads: {found['threads']}; {found['read_mb_a_step']:,.0f} MB of weights a step; "
-        f"ceilings: {most[PRECISION] / 1e9:,.0f} GFLOP/s, {most['bytes'] / 1e9:,.1f} GB/s from memory; "
+        f"{found['rounds']} rounds, threads: {found['threads']}; {found['read_mb_a_step']:,.0f} MB of weights a step "
+        f"in float32; ceilings: {most['float32'] / 1e9:,.0f} GFLOP/s, {most['int8'] / 1e9:,.0f} GOP/s in int8, "
+        f"{most['bytes'] / 1e9:,.1f} GB/s from memory; "
         f"{found['machine']}\n"
     )
-    head = ["prompts", "who", "ms a request", "spread", "tokens/s", "to transformers", "weights read", "of ceiling"]
+    head = ["prompts", "who", "ms a request", "spread", "tokens/s", "to transformers", "to CTranslate2 int8",
+            "weights read", "of ceiling"]  # fmt: skip
     rows = [
         [str(row["prompts"]), row["who"], f"{row['ms']:,.0f}", f"{row['spread']:.0%}",
          f"{row['tokens_per_second']:,.0f}", f"{row['as_fast']:.2f}x",
+         f"{row['to_ctranslate2']:.2f}x" if "to_ctranslate2" in row else "-",
          f"{row['read_gb_per_second']:.1f} GB/s", f"{row['of_ceiling']:.0%}", f"{row['equal_tokens']:.0%}"]
         for row in found["rows"]
     ]  # fmt: skip

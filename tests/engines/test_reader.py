@@ -1,5 +1,7 @@
 """The lean form of what reads: equal to the plain one, for every backbone; half precision and 8 bits agree with it."""
 
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor
 
 import qkv
-from kit import TEXTS, close, padded, refused, save_untrained, stirred, tiny_model, tokenizer
+from kit import TEXTS, close, package, padded, real, refused, save_untrained, stirred, tiny_model, tokenizer
 from qkv import folder
 from qkv.engines import READERS, open_reader
 from qkv.engines.products import Calibration, Dense, Int8, has_kernel, quantised
@@ -17,6 +19,7 @@ from qkv.engines.quantize import FILE, by_bytes, load, quantize_reader, save
 from qkv.engines.reader import can_read, lean_reader
 from qkv.folder import Loaded
 from qkv.models import Headed
+from qkv.text.lines import read_lines
 from qkv.text.tokenizer import PAD
 
 LENGTHS = [9, 5, 1, 7, 2, 2]
@@ -132,6 +135,27 @@ def test_the_file_is_opened_by_name_and_auto(tmp_path: Path) -> None:
     assert cosines.min() > 0.99
     (tmp_path / FILE).unlink()
     assert np.array_equal(qkv.load(tmp_path, task="embed", engine="auto").embed(TEXTS), exact)
+
+
+@needs_kernel
+@torch.inference_mode()
+def test_a_real_encoder_says_the_same_in_fewer_bits() -> None:
+    """MiniLM, whose channels differ as those of small random weights do not: 8 bits need the smoothing."""
+    place, lines = package("minilm"), read_lines(real("wikitext-2", "valid.txt.gz"))
+    texts = [one.strip() for line in islice(lines, 200) for one in line.split(" . ") if len(one) > 20][:70]
+    embedder = qkv.load(place, engine="plain")
+    exact, model = embedder.embed(texts[50:]), embedder.loaded.model
+    kept = quantize_reader(model, [ids[:254] for ids in embedder.tokenizer.encode_batch(texts[:50])])
+    flat = {name: replace(one, smooth=torch.ones_like(one.smooth)) for name, one in kept.items()}  # type: ignore[type-var]
+    forms = {
+        "lean": (lean_reader(model), 0.999999), "half": (lean_reader(model, precision=torch.bfloat16), 0.9995),
+        "int8": (lean_reader(model, by_bytes(kept)), 0.99),
+    }  # fmt: skip
+    for name, (embedder.reader, least) in forms.items():
+        cosines = (embedder.embed(texts[50:]) * exact).sum(axis=1)
+        assert cosines.mean() > least, name
+    embedder.reader = lean_reader(model, by_bytes(flat))
+    assert (embedder.embed(texts[50:]) * exact).sum(axis=1).mean() < 0.99, "the weights have taken it over"
 
 
 # -- which -------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ class EmbedConfig(BackboneConfig):
     """How a text becomes a vector; the keys that a model folder's config.json may have."""
 
     normalise: bool = setting(False, "make every vector have the length 1")
+    lowercase: bool = setting(False, "read capital letters as small ones")
 
 
 class Embed(OnBackbone):

@@ -61,6 +61,8 @@ class Embedder:
     def embed(self, texts: str | Sequence[str]) -> Vectors:
         """The vector of a text, or of each of several: the same whatever others stand beside it."""
         several = [texts] if isinstance(texts, str) else list(texts)
+        if self.task.data.lowercase:
+            several = [text.lower() for text in several]
         rows = self.task.framed(([ids] for ids in self.tokenizer.encode_batch(several)), self.tokenizer, self.bounds)
         found = self.vectors(rows)
         return found[0] if isinstance(texts, str) else found
