@@ -103,6 +103,14 @@ def test_its_page_has_its_view_and_parts(qkv: Run, bert: Path, tmp_path: Path) -
     assert all(f'"{part}":' in page for part in ("positions", "architecture", "curves"))
 
 
+def test_its_computation_is_printed_with_every_number_whole(qkv: Run, bert: Path) -> None:
+    """However narrow the screen is."""
+    done = qkv("explain", "a dog ate the food because it was hungry", "--model", bert, "--layer", "3")
+    assert done.code == 0, done.err
+    assert "softmax, head 1" in done.out
+    assert "…" not in done.out
+
+
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [

@@ -20,6 +20,7 @@ Run = Callable[..., Any]
         (["--glossary", "terms.csv"], "there is no file 'terms.csv'; check the path"),
         (["--suggestions", "no/such/place.jsonl"], "cannot write no/such/place.jsonl: No such file or directory; .*"),
         (["--queue", "0"], "the limit queue is 0, which lets nothing through; give 1 or more"),
+        (["--tokens", "0"], "the limit tokens is 0, which lets nothing through; give 1 or more"),
         (["--api-key", "zwei worte"], "the API key has spaces or letters beyond ASCII, .*"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -331,9 +331,11 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         "of the type 'robertta'; did you mean 'roberta'",
     ),
     "no family": (lambda p: change(p, model_type="t5"), "reads no model of the type 't5'; known: bert"),
-    "a layer more": (lambda p: change(p, num_hidden_layers=3), "lacks encoder.blocks.2.* the weights do not fit"),
-    "a layer less": (lambda p: change(p, num_hidden_layers=1), "has an unknown encoder.blocks.1"),
+    "a layer more": (lambda p: change(p, num_hidden_layers=3), "has 2 layers, but .* says 3; copy both again"),
+    "a layer less": (lambda p: change(p, num_hidden_layers=1), "has 2 layers, but .* says 1; copy both again"),
     "a width": (lambda p: change(p, intermediate_size=40), r"has shape \(48, 32\), config.json expects \(40, 32\)"),
+    "a million layers": (lambda p: change(p, num_hidden_layers=10**6), "has 2 layers, but .* says 1000000"),
+    "a list for a name": (lambda p: change(p, hidden_act=["gelu"]), "the activation .* is unknown to qkv"),
     "a text as a width": (lambda p: change(p, hidden_size="wide"), "d_model"),
     "heads": (lambda p: change(p, num_attention_heads=5), "not divisible by n_heads=5"),
     "words": (lambda p: change(p, vocab_size=V + 1), f"has {V} rows, but config.json says vocab_size={V + 1}"),
@@ -357,6 +359,16 @@ def test_a_folder_that_does_not_fit_is_refused_in_one_sentence(name: str, tmp_pa
     theirs(tmp_path)
     BROKEN[name][0](tmp_path)
     qkv.load(tmp_path)
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4), (7, 4)])
+def test_weights_of_odd_shapes_are_refused_in_one_sentence(shape: tuple[int, ...], tmp_path: Path) -> None:
+    theirs(tmp_path, "GPT2LMHeadModel", ("<|endoftext|>",))
+    for name in ("transformer.h.0.attn.c_attn.weight", "transformer.wte.weight"):
+        rewrite(tmp_path, lambda tensors, name=name: {**tensors, name: torch.zeros(shape)})  # type: ignore[misc]
+        with pytest.raises(InputError, match=r"shape|rows") as caught:
+            qkv.load(tmp_path)
+        assert "\n" not in str(caught.value)
 
 
 @refused(

@@ -13,6 +13,7 @@ from qkv.attention import recording
 from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.look import look_at, view
+from qkv.look.explain import explain
 from qkv.look.gallery import PICTURES
 from qkv.look.picture import Given
 from qkv.look.view import Attention, architecture_view, positions_view
@@ -134,6 +135,32 @@ def test_pictures_of_an_encoder_are_drawn_of_any_backbone(name: str, tmp_path: P
     assert data["tokens"][data["query"]] == "it"
     with pytest.raises(InputError, match="this picture shows a translator at work, and the model is none; give one"):
         PICTURES["decoding"](Given(given))
+
+
+@pytest.mark.parametrize("headed", [False, True], ids=["alone", "headed"])
+@pytest.mark.parametrize("name", BACKBONES)
+def test_its_computation_is_told_step_by_step(name: str, headed: bool) -> None:
+    """The weights are those that are shown, and the last step of the last block is what the stack gives."""
+    given = opened(name, headed=headed)
+    model: Any = given.model.backbone if headed else given.model
+    steps = {step.title: step for step in explain(given, TEXT, layer=LAYERS, head=3)}
+    look = look_at(given, TEXT)
+    assert steps["weights"].rows == steps["weights"].columns == look.source
+    torch.testing.assert_close(steps["weights"].values.float(), [*look.maps.values()][-1][2], atol=1e-5, rtol=0)
+    ids = torch.tensor([model.frame.join(WORDS, [WORDS.encode(TEXT, specials=True)], 20)[0]])
+    stack = getattr(model, "encoder", None) or model.decoder
+    with torch.inference_mode():
+        last = model.encode(**reading(ids))[0]
+    torch.testing.assert_close(stack.norm(steps["output of the block"].values.float()), last, atol=1e-5, rtol=0)
+    is_causal = isinstance(model, CausalBackbone)
+    assert ("masked scores" in steps) is is_causal
+    if is_causal:
+        assert "itself and what stands before it" in steps["masked scores"].about
+    if name == "bert":
+        assert steps["embeddings"].equation == "E[token] + S[segment]"
+        assert steps["positions"].equation == "LayerNorm(E + P)"
+    with pytest.raises(InputError, match=r"there is no head 5 in this (en|de)coder; give 1 to 4"):
+        explain(given, TEXT, head=5)
 
 
 @refused({

@@ -198,7 +198,7 @@ def test_two_texts_are_compared_and_choices_are_ranked(tasks_server: str, window
     ("name", "text", "waits"),
     [
         ("critic", REVIEW, ".bars"),
-        ("lm", "the old king", "#write"),
+        ("lm", "the old king", "#panel canvas"),
         ("bert", "the old <mask> saw", ".bars"),
         ("tag", "the old king saw two stars", ".tags"),
         ("answer", "the old king saw two stars&q2=who", "mark"),

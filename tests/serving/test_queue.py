@@ -259,12 +259,15 @@ def test_texts_are_written_by_turns_and_each_comes_whole(queue: Queue, watched: 
         asked = Writing(pieces=Pen(name, lengths[name], notes, gate), client=name)
         return list(queue.read(asked, time.monotonic() + SOON))
 
-    with ThreadPoolExecutor(len(lengths)) as threads:
-        found = {}
+    gate.set()
+    with ThreadPoolExecutor(len(lengths) + 1) as threads:
+        found = dict[str, Any]()
+        threads.submit(queued(queue).translate, ["dog."])  # which keeps the queue's thread until all are here
+        until(lambda: watched.batches)
         for i, name in enumerate(lengths):
             found[name] = threads.submit(read, name)
             until(lambda i=i: len(queue.asks) == i + 1)
-        gate.set()
+        watched.gate.set()
         for name, count in lengths.items():
             assert found[name].result(SOON) == [f"{name}{left}" for left in reversed(range(count))]
     turns = "".join(notes[i] for i in range(0, len(notes), PIECES))

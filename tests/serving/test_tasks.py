@@ -13,8 +13,9 @@ from starlette.testclient import TestClient
 import qkv
 from kit import FACTS, save_untrained_task
 from qkv.decoding.generator import Increment
+from qkv.errors import InputError
 from qkv.look import view
-from qkv.serving import Limits
+from qkv.serving import Limits, Models, read_glossaries
 from qkv.text.tokenizer import Tokenizer
 
 Serve = Callable[..., TestClient]
@@ -261,6 +262,11 @@ def test_a_server_without_a_translator_says_so(serve: Serve, critic_folder: Path
     assert client.get("/languages").json() == []
     assert client.get("/frontend/settings").json()["filesTranslation"] is False
     assert client.get("/").status_code == 200
+
+
+def test_a_glossary_is_for_translators(critic_folder: Path) -> None:
+    with pytest.raises(InputError, match="is a glossary, which is for translations, but no model translates"):
+        read_glossaries(Path("terms.csv"), Models.load([critic_folder]))
 
 
 def test_a_stream_that_takes_too_long_ends_in_a_sentence(

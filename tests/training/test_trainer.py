@@ -1,5 +1,6 @@
 """What may not change the course of training does not, to the bit; and a run ends where it is told to."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -9,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from kit import same, weights
+from kit import batch, same, weights
 from qkv import folder
-from qkv.data import Batch, Buckets
-from qkv.models import Model
-from qkv.objectives import Asked, Translation
+from qkv.data import Batch, Buckets, Place, generator
+from qkv.models import Bert, BertConfig, Model
+from qkv.objectives import Asked, MaskedLM, Translation
 from qkv.tasks.translation import PairsConfig, Translate
-from qkv.text.tokenizer import UNK
+from qkv.text.tokenizer import UNK, Tokenizer
 from qkv.training.trainer import Trainer
 
 
@@ -180,3 +181,16 @@ def test_every_pair_is_read_once_an_epoch(workshop: Any) -> None:
     read = trainer.now.tokens
     assert read >= 2 * tokens  # the last step may reach into the third epoch
     assert read - 2 * tokens < 2 * 400
+
+
+def test_the_mean_is_over_hidden_words_and_speed_over_all_that_are_read(workshop: Any) -> None:
+    trainer = workshop.trainer()
+    tokenizer = Tokenizer.train(["a b c d e f g h"], vocab_size=300, specials=("<mask>",))
+    trainer.objective = MaskedLM().knowing(tokenizer)
+    trainer.model = Bert(BertConfig(vocab_size=len(tokenizer), d_model=8, n_heads=2, layers=1, max_length=40))
+    some = batch(*[[list(range(20, 20 + n))] for n in (40, 20)])
+    asked = trainer.objective.prepare(some, generator(trainer.seed, Place()))
+    loss, tokens = trainer.gradients([(some, Place())])
+    assert tokens == 60
+    assert asked.count == 9  # 15 % of them
+    assert loss == pytest.approx(math.log(len(tokenizer)), rel=0.05)

@@ -16,6 +16,8 @@ Kind = Literal["memory", "encoder", "decoder"]
 KINDS: tuple[Kind, ...] = ("memory", "encoder", "decoder")
 EXAMPLE = "I am good"
 ENDINGS = (".html", ".png", ".svg", ".gif")
+WIDEST = 10_000  # characters of a table
+MOST_EXPLAINED = 64  # tokens of a text whose computation a page holds
 
 
 def look(
@@ -66,11 +68,12 @@ def look(
 def save_page(opened: Any, text: str, output: Path, folder: Path, how: dict[str, Any]) -> None:
     from qkv.look.single import single_file
     from qkv.look.view import architecture_view, curves_view, explain_view, positions_view, view
-    from qkv.models import Transformer
+    from qkv.models import EncoderDecoder, Transformer
 
     shown = view(opened, text, **how)
     extras: dict[str, Any] = positions_view(opened) | architecture_view(opened) | curves_view(folder)
-    if isinstance(opened.model, Transformer):
+    is_long = len(shown.get("tokens", ())) > MOST_EXPLAINED  # each number of it stands in the file
+    if not is_long and (isinstance(opened.model, Transformer) or not isinstance(opened.model, EncoderDecoder)):
         extras["explain"] = explain_view(opened, text)["steps"]
     write_text(output, single_file(shown, extras))
     write_text(output.with_suffix(".json"), json_module.dumps(shown, ensure_ascii=False))
@@ -143,11 +146,12 @@ def explain(
       qkv explain
       qkv explain "Two dogs play." --model model --layer 2 --head 3
       qkv explain "Two dogs play." --model model --stack decoder -o steps.html
+      qkv explain "Two dogs <mask>." --model bert --layer 4 --head 2
 
     Args:
       text: The sentence.
       model: A model folder; without one, the worked example is shown.
-      stack: The encoder, which reads the sentence, or the decoder, which writes its translation.
+      stack: Of a translator: the encoder, which reads the sentence, or the decoder, which writes its translation.
       layer: Which block, counted from 1.
       head: Which head, counted from 1.
       unscaled: Of the worked example: leave out the division by sqrt(d_k), as in the lecture.
@@ -166,16 +170,19 @@ def explain(
         raise InputError("--unscaled and --causal are of the worked example; a model has its own scaling and masks")
     else:
         from qkv.look.explain import explain as explain_model
-        from qkv.opening import load_translator
+        from qkv.opening import load
 
-        steps = explain_model(load_translator(model), text, stack=stack, layer=layer, head=head)
+        steps = explain_model(load(model), text, stack=stack, layer=layer, head=head)
     if output is not None:
         print(page.save(steps, output, f"How attention reads: {text}"))
     elif json:
         print_json([step.to_tree() for step in steps])
     else:
         for step in steps:
-            out.print(page.as_table(step))
+            shown = page.as_table(step)
+            whole = out.measure(shown, options=out.options.update(width=WIDEST)).maximum
+            shown.width = whole if whole > out.width else None  # a terminal folds long rows; no number is cut
+            out.print(shown)
             out.print()
 
 

@@ -96,7 +96,10 @@ def read(family: Family, folder: Path, tree: Tree, theirs: Tensors) -> Converted
     if family.predicts and their_class(family, tree) in PREDICTING and not predicts:
         raise InputError(f"{named} lacks what predicts words, but {where} says {tree['architectures'][0]}; copy again")
     tokenizer, rows = adopt(folder, size=size_in(tree, where), extra=family.model.frame.specials)
-    weights = our_weights(family, theirs, part, rows, pad_in(tree), named)
+    try:
+        weights = our_weights(family, theirs, part, rows, pad_in(tree), named)
+    except (RuntimeError, TypeError):  # what is turned, parted or put in order is no matrix, or no vector
+        raise InputError(f"{named} has weights of shapes that no {family.model_type} has; copy it again") from None
     more: Tree = {"vocab_size": len(rows)} | ({"predicts": predicts} if family.predicts else {})
     if silent := [number for number, row in enumerate(rows) if row < 0]:
         if family.predicts:
@@ -106,6 +109,9 @@ def read(family: Family, folder: Path, tree: Tree, theirs: Tensors) -> Converted
     config = from_tree(family.model.config_class, our_settings(family, tree, where) | more, where)
     about: Tree = {"task": task_of_class(family, tree)}
     heads: dict[str, str] = {}
+    layers = len({name.split(".")[2] for name in weights if ".blocks." in name})
+    if layers != config.layers:  # before a model of so many is built
+        raise InputError(f"{named} has {layers} layers, but {where} says {config.layers}; copy both again")
     if part:
         weights = {name if name.startswith("heads.") else f"backbone.{name}": value for name, value in weights.items()}
         heads, found = head_in(family, part, tree, weights, named)
@@ -119,7 +125,7 @@ def read(family: Family, folder: Path, tree: Tree, theirs: Tensors) -> Converted
 
 def plain(name: str, prefix: str) -> str:
     """Without what stands before the names of a backbone; norms in old files have other names for theirs."""
-    return re.sub(r"gamma$", "weight", re.sub(r"beta$", "bias", name)).removeprefix(prefix)
+    return re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name)).removeprefix(prefix)
 
 
 def size_in(tree: Tree, where: str) -> int:
@@ -206,10 +212,11 @@ def our_settings(family: Family, tree: Tree, where: str) -> Tree:
         if tree.get(key, value) != value:
             raise InputError(f"{where}: {key}={tree[key]!r} is a model that qkv does not have; use one with {value!r}")
     ours: Tree = {own: tree.get(key, usual) for key, own, usual in family.settings}
-    if ours["activation"] not in family.activations:
-        hint = nearest(str(ours["activation"]), family.activations)
-        raise InputError(f"{where}: the activation {ours['activation']!r} is unknown to qkv; {hint}")
-    ours["activation"] = family.activations[ours["activation"]]
+    activation = str(ours["activation"])
+    if activation not in family.activations:
+        hint = nearest(activation, family.activations)
+        raise InputError(f"{where}: the activation {activation!r} is unknown to qkv; {hint}")
+    ours["activation"] = family.activations[activation]
     dropout = ours.pop("attention")
     ours["attention"] = to_call("scaled_dot", {"dropout": dropout} if dropout else {})
     if isinstance(ours["max_length"], int):

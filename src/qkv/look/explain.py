@@ -13,10 +13,11 @@ from qkv.attention import ATTENTIONS, SCORES, Soft
 from qkv.attention.scores import ScaledDot
 from qkv.decoding import Translator
 from qkv.errors import InputError
-from qkv.layers import Block, Stack
-from qkv.look.sentence import ids_of, run
+from qkv.layers import Block, Embedding, Inputs, Stack
+from qkv.look.sentence import backbone_of, ids_of, read_ids, reads, run
 from qkv.look.steps import Step, table
 from qkv.models import Transformer
+from qkv.objectives.answers import reading
 from qkv.text.normalise import normalise
 
 Which = Literal["encoder", "decoder"]
@@ -24,38 +25,66 @@ Insides = dict[nn.Module, tuple[Any, Any]]  # what went into and out of each par
 
 
 @torch.no_grad()
-def explain(
-    translator: Translator, text: str, *, stack: Which = "encoder", layer: int = 1, head: int = 1
-) -> list[Step]:
+def explain(opened: Any, text: str, *, stack: Which = "encoder", layer: int = 1, head: int = 1) -> list[Step]:
     """Embeddings, positions, q, k, v, scores, weights, context, heads, residual, norm and feed-forward of one block.
 
-    `layer` and `head` count from 1. The encoder explains the text itself, the decoder the translation that it writes.
+    `layer` and `head` count from 1. Of a translator the encoder explains the text itself, the decoder the translation
+    that it writes; a backbone has one stack.
     """
-    model = translator.model
-    if not isinstance(model, Transformer):
-        raise InputError(f"only a transformer has these steps, not a {type(model).__name__.lower()} model")
-    chosen: Stack = getattr(model, stack)
-    for name, number, most in (("layer", layer, len(chosen.blocks)), ("head", head, model.config.n_heads)):
-        if not 1 <= number <= most:
-            raise InputError(f"there is no {name} {number} in this {stack}; give 1 to {most}")
     if not normalise(text):
         raise InputError('there is no text to explain; for example: qkv explain "I am good"')
-    src, tgt = ids_of(translator, text)
+    if isinstance(opened.model, Transformer):
+        chosen, words, table_of, seen = watch_translating(opened, text, stack, layer, head)
+    else:
+        chosen, words, table_of, seen = watch_reading(opened, text, layer, head)
     block: Block = chosen.blocks[layer - 1]  # type: ignore[assignment]
-    is_encoder = stack == "encoder"
+    embedded, placed, x = seen[table_of][1][0], seen[chosen.dropout][1][0], seen[block][0][0][0]  # (T, D)
+    scale = "" if table_of.scale == 1 else " * sqrt(d_model)"
+    segment = " + S[segment]" if isinstance(table_of, Inputs) else ""
+    is_normed = not isinstance(chosen.norm_inputs, nn.Identity)
+    return [
+        table("embeddings", f"E[token]{scale}{segment}", words, embedded, "One row of the table for each token."),
+        table("positions", "LayerNorm(E + P)" if is_normed else "E + P", words, placed,
+              "The same, with what the position encoding adds to it."),
+        table("input of the block", "x", words, x, "What this block reads: the above, or what the block below wrote."),
+        *attended(seen, block, words, head - 1),
+        *finished(seen, block, words),
+    ]  # fmt: skip
+
+
+Watched = tuple[Stack, list[str], Embedding, Insides]  # a stack, its tokens, the table that they come from, all inside
+
+
+def watch_translating(translator: Translator, text: str, stack: Which, layer: int, head: int) -> Watched:
+    model = translator.model
+    assert isinstance(model, Transformer)
+    is_encoder, chosen = stack == "encoder", getattr(model, stack)
+    check_numbers(stack, layer, head, chosen, model.config.n_heads)
+    src, tgt = ids_of(translator, text)
     with watching(model, first=is_encoder) as seen:  # a shared table is read for the source first, then for the target
         run(translator, src, tgt)
     pieces = translator.tokenizer.pieces
     words = [*pieces(src), "</s>"] if is_encoder else ["<s>", *pieces(tgt)]
-    embedded = seen[model.source if is_encoder else model.target][1][0]  # (T, D)
-    placed, x = seen[chosen.dropout][1][0], seen[block][0][0][0]
-    return [
-        table("embeddings", "E[token] * sqrt(d_model)", words, embedded, "One row of the table for each token."),
-        table("positions", "E + P", words, placed, "The same, with what the position encoding adds to it."),
-        table("input of the block", "x", words, x, "What this block reads: the above, or what the block below wrote."),
-        *attended(seen, block, words, head - 1),
-        *finished(seen, block, words),
-    ]
+    return chosen, words, model.source if is_encoder else model.target, seen
+
+
+def watch_reading(opened: Any, text: str, layer: int, head: int) -> Watched:
+    if not reads(opened.model):
+        raise InputError(f"only a transformer has these steps, not a {type(opened.model).__name__.lower()} model")
+    backbone: Any = backbone_of(opened.model)
+    stack: Which = "encoder" if hasattr(backbone, "encoder") else "decoder"
+    check_numbers(stack, layer, head, getattr(backbone, stack), backbone.config.n_heads)
+    ids = read_ids(opened, text)
+    with watching(backbone, first=True) as seen:
+        backbone.encode(**reading(torch.tensor([ids], device=next(backbone.parameters()).device)))
+    table_of = backbone.tokens if hasattr(backbone, "tokens") else backbone.source
+    return getattr(backbone, stack), opened.tokenizer.pieces(ids), table_of, seen
+
+
+def check_numbers(stack: str, layer: int, head: int, chosen: Stack, heads: int) -> None:
+    for name, number, most in (("layer", layer, len(chosen.blocks)), ("head", head, heads)):
+        if not 1 <= number <= most:
+            raise InputError(f"there is no {name} {number} in this {stack}; give 1 to {most}")
 
 
 @contextmanager
@@ -93,7 +122,7 @@ def attended(seen: Insides, block: Block, words: list[str], head: int) -> Iterat
     yield table(title, name, words, scores[0, head], about, words)
     if visible is not None and not bool(visible.all()):
         blocked = scores.masked_fill(~visible, -torch.inf)
-        seen_by = "itself and what stands before it" if block.has_memory else "what is near it or of its sentence"
+        seen_by = "itself and what stands before it" if at.causal else "what is near it or of its sentence"
         about = f"A token sees at most {seen_by}; -inf becomes a weight of 0."
         yield table("masked scores", "-inf where the mask blocks", words, blocked[0, head], about, words)
     context, weights = attend.plain(q, k, v, at, mask, position)

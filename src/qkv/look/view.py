@@ -152,10 +152,11 @@ def curves_view(folder: Path) -> View:
     return {"curves": {"train": train[:: len(train) // POINTS + 1], "valid": valid}}
 
 
-def explain_view(translator: Translator, text: str, stack: Which = "encoder", layer: int = 1, head: int = 1) -> View:
+def explain_view(opened: Any, text: str, stack: Which = "encoder", layer: int = 1, head: int = 1) -> View:
     """The Q, K, V computation of one block, step by step; `layer` and `head` count from 1."""
     if stack not in ("encoder", "decoder"):
         raise InputError(f"there is no stack {stack!r} in a transformer; give encoder or decoder")
-    check_fits(translator, normalise(text))  # the numbers of a long text would be many megabytes
-    trees = [step.to_tree() for step in explain(translator, text, stack=stack, layer=layer, head=head)]
+    if isinstance(opened.model, EncoderDecoder):
+        check_fits(opened, normalise(text))  # the numbers of a long text would be many megabytes
+    trees = [step.to_tree() for step in explain(opened, text, stack=stack, layer=layer, head=head)]
     return {"steps": [tree | {"values": rounded(tree["values"])} for tree in trees]}

@@ -77,7 +77,8 @@ class MaskedLM(Usual):
         masked = np.where(hidden & (fate >= self.mask + self.keep), drawn, masked)
         labels = ids.masked_fill(~torch.from_numpy(hidden), PAD)
         found = {"ids": torch.from_numpy(masked)}
-        return Asked(found, labels, int(hidden.sum()), beside={"labels": labels})
+        count, tokens = int(hidden.sum()), int((ids != PAD).sum())
+        return Asked(found, labels, count, beside={"labels": labels}, read=tokens)
 
     def choose(self, text: Read, draw: Draw) -> Flags:
         """Of n tokens max(1, round(rate n)), special ones counted, though none is taken; of spans, ceil(rate n) of the

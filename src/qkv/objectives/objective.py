@@ -1,7 +1,7 @@
 """What training asks of an objective, whatever the task."""
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
@@ -25,11 +25,13 @@ class Asked:
     parts: list["Asked"] = field(default_factory=list)  # of several objectives together, the question of each
     chosen: int = 0  # of several of which one is asked: its number
     beside: dict[str, Any] = field(default_factory=dict)  # what other objectives of a sum may read, and no model does
+    read: int = 0  # tokens, where more are read than asked for: speed is counted in them
 
     def to(self, device: torch.device | str) -> "Asked":
+        """Without `beside`, which has done its work."""
         inputs = {name: moved(value, device) for name, value in self.inputs.items()}
-        parts = moved(self.parts, device)
-        return Asked(inputs, moved(self.labels, device), self.count, parts, self.chosen)  # `beside` has done its work
+        labels, parts = moved(self.labels, device), moved(self.parts, device)
+        return replace(self, inputs=inputs, labels=labels, parts=parts, beside={})
 
 
 def moved(value: Any, device: torch.device | str) -> Any:

@@ -120,7 +120,8 @@ class SentenceDistance(OfSentences):
 class SentenceOrder(OfSentences):
     """Sun et al. 2020 (ERNIE 2.0), section 4.2.2: a passage is cut into 1 to m parts, then shuffled: in what order?
 
-    One class for each order of each number of parts: sum over n of n!, 9 for m = 3.
+    One class for each order of each number of parts: sum over n of n!, 9 for m = 3. A passage of one sentence, which
+    has one order alone, is not asked for.
     """
 
     m: int = setting(3, "the most parts that a passage is cut into, 1 to 6")
@@ -137,6 +138,8 @@ class SentenceOrder(OfSentences):
 
     def arrange(self, rows: Passages, row: int, *draw: float) -> Arranged:
         n = len(rows.sizes[row])
+        if n == 1:
+            return [rows.span(row, 0, 1)], UNASKED
         parts = 1 + int(draw[0] * min(self.m, n))
         rng = np.random.default_rng(int(draw[1] * 2**53))
         cuts = [0, *sorted(1 + rng.choice(n - 1, parts - 1, replace=False)), n]

@@ -41,7 +41,8 @@ class Together:
             asked[i] = self.parts[i][2].prepare(batch, rng, {**beside, **found})
             found |= asked[i].inputs
             beside |= asked[i].beside
-        return Asked(found, asked[0].labels, asked[0].count, [asked[i] for i in range(len(self.parts))], beside=beside)
+        parts = [asked[i] for i in range(len(self.parts))]
+        return replace(parts[0], inputs=found, parts=parts, beside=beside, read=max(part.read for part in parts))
 
     def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "Together":
         return Together([(weight, name, one.knowing(tokenizer, reads)) for weight, name, one in self.parts])

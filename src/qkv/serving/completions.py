@@ -12,7 +12,7 @@ from qkv.decoding.generator import Increment
 from qkv.errors import InputError
 from qkv.serving.answers import items_of
 from qkv.serving.events import Events, stream
-from qkv.serving.libre import bounded
+from qkv.serving.libre import check_size
 from qkv.serving.models import Served
 from qkv.serving.service import Visit
 from qkv.serving.writing import searched, written
@@ -103,8 +103,8 @@ class Completing:
         if not temperature and self.n > 1:
             raise InputError(f"n is {self.n}, but with a temperature of 0 all texts are the same; ask for one")
         seed = secrets.randbits(32) if wish.seed is None else wish.seed
-        draws = {"temperature": temperature, "top_p": wish.top_p, "seed": seed, "n_best": self.n}
-        self.search = searched(asked.service.limits, self.tokens, False, draws if temperature else {})
+        draws = {"temperature": temperature, "top_p": wish.top_p, "seed": seed} if temperature else {}
+        self.search = searched(asked.service.limits, self.tokens, False, {"n_best": self.n, **draws})
         self.sizes = [len(self.served.model.ids(prompt)) for prompt in self.prompts]
         if max(self.sizes) + self.tokens > (context := self.served.model.context):
             raise InputError(
@@ -119,10 +119,9 @@ class Completing:
 
     def told(self) -> Iterator[Tree]:
         """What can be told of a choice, again and again; at first with the prompt, where that is wanted."""
-        enough, n = set[int](), self.n
-        echoes = {
-            row: text_of(self.prompts[row // n], self.served) for row in range(len(self.choices) * bool(self.wish.echo))
-        }
+        enough, echoes = set[int](), dict[int, str]()
+        if self.wish.echo:
+            echoes = {row: text_of(self.prompts[row // self.n], self.served) for row in range(len(self.choices))}
         for piece in written(self.asked, self.served, self.prompts, self.tokens, self.search, enough):
             row, choice = piece.row, self.choices[piece.row]
             if row in enough:
@@ -165,7 +164,7 @@ def given(asked: Visit, texts: Texts, served: Served) -> list[Any]:
     for token in (token for row in rows for token in row):
         if not 0 <= token < size:
             raise InputError(f"there is no token {token}; {served.name} has {size}, counted from 0")
-    bounded(asked, " " * sum(map(len, rows)))
+    check_size(asked, sum(map(len, rows)))
     return items_of(asked, several, served)
 
 

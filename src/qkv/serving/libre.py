@@ -75,10 +75,14 @@ def texts_of(asked: Visit) -> tuple[list[str], bool]:
 
 
 def bounded(asked: Visit, text: str) -> str:
-    limit = asked.service.limits.characters
-    if len(text) > limit:
-        raise Refusal(400, f"Invalid request: request ({len(text)}) exceeds text limit ({limit})")
+    check_size(asked, len(text))
     return text
+
+
+def check_size(asked: Visit, size: int) -> None:
+    limit = asked.service.limits.characters
+    if size > limit:
+        raise Refusal(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
 
 
 def count_of_alternatives(asked: Visit) -> int:

@@ -92,7 +92,7 @@ class Models:
             name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in served)
             loaded = load(Path(folder), str(choose_device(device, "cpu")))
             task = task_in(loaded)
-            how = {"engine": engine, "own_process": own_process} if "engine" in options(task) else {}
+            how = {"engine": engine, "own_process": own_process} if "own_process" in options(task) else {}
             model = task.open(loaded, **how)
             if how:
                 model.open_workers()  # now, while this process has no threads that a copy would miss

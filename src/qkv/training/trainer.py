@@ -43,7 +43,7 @@ class Progress:
     step: int = 0
     place: Place = field(default_factory=Place)
     seconds: float = 0.0  # spent in training, over all sessions
-    tokens: int = 0  # answers that were asked for: tokens, or examples
+    tokens: int = 0  # that were learned from; or examples
     best: float | None = None
     best_step: int = 0
     stale: int = 0  # validations since the best
@@ -134,16 +134,17 @@ class Trainer:
         return figures | {"gradient": float(norm), "tokens": tokens, "seconds": round(self.now.seconds, 2)}
 
     def gradients(self, batches: list[Placed]) -> tuple[float, int]:
-        """Mean loss over all that the batches ask for, its gradients left on the parameters."""
+        """Mean loss over all that the batches ask for, its gradients left on the parameters; and how many tokens or
+        examples that were."""
         prepared = [self.objective.prepare(batch, generator(self.seed, place)) for batch, place in batches]
-        tokens, total = max(1, sum(asked.count for asked in prepared)), 0.0
+        count, total = max(1, sum(asked.count for asked in prepared)), 0.0
         for asked in prepared:
             asked = asked.to(self.device)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision is torch.bfloat16):
                 loss = self.objective.loss(self.model(**asked.inputs), asked)
-            (loss.total / tokens).backward()
-            total += float(loss.total.detach()) / tokens
-        return total, tokens
+            (loss.total / count).backward()
+            total += float(loss.total.detach()) / count
+        return total, sum(asked.read or asked.count for asked in prepared)
 
     def skip(self, batches: list[Placed]) -> None:
         """A loss or gradient that is not a number: leave the batch out, name it, go back if it keeps happening."""

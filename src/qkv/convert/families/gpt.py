@@ -17,7 +17,8 @@ def into(theirs: Tensors) -> Tensors:
     for name, tensor in theirs.items():
         tensor = tensor.t() if TURNED.fullmatch(name) else tensor
         if ".c_attn." in name:
-            ours |= {name.replace("c_attn", part): some for part, some in zip(PARTS, tensor.chunk(3), strict=True)}
+            parts = zip(PARTS, tensor.tensor_split(3), strict=True)
+            ours |= {name.replace("c_attn", part): some for part, some in parts}
         else:
             ours[name] = tensor
     return ours
