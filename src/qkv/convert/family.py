@@ -19,6 +19,14 @@ from qkv.models import MODELS, Backbone
 Names = Sequence[tuple[str, str]]  # theirs and ours: # is the number of a block, * is weight or bias; "" is left out
 Tensors = dict[str, Tensor]
 TABLES = ("tokens.weight", "projection.bias")  # which have a row for each token
+# Weights whose sides are sizes of the model.
+SIZES = (
+    ("tokens.weight", "d_model", 1),
+    ("tokens.segments", "segments", 0),
+    ("tasks.weight", "tasks", 0),
+    ("positions.0.weight", "max_length", 0),
+    ("blocks.0.feed_forward.expand.weight", "inner_width", 0),
+)
 POSITIONS = "encoder.positions.0.weight"
 POOLED = ("classes", "number", "choices")  # heads over one state of a text
 PREDICTING = ("ForMaskedLM", "ForPreTraining")  # their classes that predict hidden words
@@ -95,7 +103,11 @@ def read(family: Family, folder: Path, tree: Tree, theirs: Tensors) -> Converted
     predicts = any(rename(name, family.predicts) for name in theirs)
     if family.predicts and their_class(family, tree) in PREDICTING and not predicts:
         raise InputError(f"{named} lacks what predicts words, but {where} says {tree['architectures'][0]}; copy again")
-    tokenizer, rows = adopt(folder, size=size_in(tree, where), extra=family.model.frame.specials)
+    size = size_in(tree, where)
+    for name, ours in (*family.names, *family.again):
+        if ours == TABLES[0] and name in theirs:
+            check_rows(theirs[name], size, f"{named}: {name}")
+    tokenizer, rows = adopt(folder, size=size, extra=family.model.frame.specials)
     try:
         weights = our_weights(family, theirs, part, rows, pad_in(tree), named)
     except (RuntimeError, TypeError):  # what is turned, parted or put in order is no matrix, or no vector
@@ -109,9 +121,7 @@ def read(family: Family, folder: Path, tree: Tree, theirs: Tensors) -> Converted
     config = from_tree(family.model.config_class, our_settings(family, tree, where) | more, where)
     about: Tree = {"task": task_of_class(family, tree)}
     heads: dict[str, str] = {}
-    layers = len({name.split(".")[2] for name in weights if ".blocks." in name})
-    if layers != config.layers:  # before a model of so many is built
-        raise InputError(f"{named} has {layers} layers, but {where} says {config.layers}; copy both again")
+    check_sizes(config, weights, named)
     if part:
         weights = {name if name.startswith("heads.") else f"backbone.{name}": value for name, value in weights.items()}
         heads, found = head_in(family, part, tree, weights, named)
@@ -201,10 +211,25 @@ def our_weights(
 def permuted(table: Tensor, rows: Sequence[int], where: str) -> Tensor:
     """Their rows in our order. A token that they do not have gets the mean of all: once it is learned, it is as likely
     at first as any other."""
-    known = sum(row >= 0 for row in rows)
-    if len(table) != known:
-        raise InputError(f"{where} has {len(table)} rows, but config.json says vocab_size={known}; copy both again")
+    check_rows(table, sum(row >= 0 for row in rows), where)
     return torch.cat((table, table.mean(dim=0, keepdim=True)))[torch.tensor(rows)]  # -1 is the last one
+
+
+def check_rows(table: Tensor, size: int, where: str) -> None:
+    if table.dim() and len(table) != size:
+        raise InputError(f"{where} has {len(table)} rows, but config.json says vocab_size={size}; copy both again")
+
+
+def check_sizes(config: Any, weights: Tensors, where: str) -> None:
+    """Refuse sizes that the weights do not have before a model is built, for which there may be no memory."""
+    found = {"layers": len({name.split(".")[2] for name in weights if ".blocks." in name})}
+    for name, size, side in SIZES:
+        for full in (name, f"encoder.{name}", f"decoder.{name}"):
+            if full in weights and weights[full].dim() > side:
+                found[size] = weights[full].size(side)
+    for size, number in found.items():
+        if (asked := getattr(config, size)) != number:
+            raise InputError(f"{where} has weights with {size}={number}, but config.json says {asked}; copy both again")
 
 
 def our_settings(family: Family, tree: Tree, where: str) -> Tree:
