@@ -11,7 +11,7 @@ from kit import batch, refused, tiny_model
 from qkv.data import Batch, Place, generator
 from qkv.models import Headed
 from qkv.objectives import Asked, objective
-from qkv.objectives.passages import CAPITAL, RECURS, Passages
+from qkv.objectives.passages import CAPITAL, IN_ENTITY, IN_PHRASE, RECURS, Passages
 from qkv.objectives.sentences import UNASKED, number_of, order_of
 from qkv.tasks.passages import packed, passages
 from qkv.text.examples import Text
@@ -225,6 +225,21 @@ def test_capitals_bring_the_text_back_from_small_letters() -> None:
             written = written.capitalize() if mark & CAPITAL else written
             words.append(("" if token.startswith("##") else " ") + written)
     assert "".join("".join(words).split()) == "".join(TEXT.split())
+
+
+def test_all_tokens_of_a_unit_but_the_first_go_on_with_it() -> None:
+    """ "Dog" and "Paris and Rome", as the text writes them."""
+    spans = [[TEXT.index(unit), TEXT.index(unit) + len(unit)] for unit in ("Dog", "Paris and Rome")]
+    inside = {IN_PHRASE: list[str](), IN_ENTITY: list[str]()}
+    outside = list[str]()
+    for ids, _, marks, _ in passages(Text(TEXT, "here", True, spans, spans[1:]), 1, SMALL, 40):
+        for piece, mark in zip(SMALL.pieces(ids), marks, strict=True):
+            for kind, found in inside.items():
+                found += [piece] if mark & kind else []
+            outside += [piece] if not mark & IN_PHRASE else []
+    dog, rome = (SMALL.pieces(SMALL.encode(unit)) for unit in ("Dog", "Paris and Rome"))
+    assert inside == {IN_PHRASE: dog[1:] + rome[1:], IN_ENTITY: rome[1:]}
+    assert len(outside) == len(SMALL.encode(TEXT)) - len(dog) - len(rome) + 2
 
 
 def test_tokens_that_stand_in_other_passages_are_marked() -> None:

@@ -57,7 +57,7 @@ class NextSentence(OfSentences):
 
     A passage is cut in two between sentences. With the chance `random`, and always if it has one sentence alone, its
     second part gives way to sentences of another document, about as long; with the chance `short` some of its sentences
-    are left out first.
+    are left out first. Where windows are so short that many passages are one sentence, most pairs are false ones.
 
     Differs: BERT's authors wrote the pairs to a file, ten times with other masks. Here they are drawn anew in each
     epoch, B from the other passages of the batch; what a B takes the place of is not lost, its turn comes in another
