@@ -180,29 +180,34 @@ def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
 
 def load_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a file, or of the several that an index beside it names."""
-    index = path.with_name(f"{path.name}.index.json")
-    if not path.exists() and index.exists():
-        try:
-            names = sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            raise InputError(f"{index} is damaged; copy the whole model folder again") from None
-        if odd := [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]:
-            raise InputError(f"{index} names {odd[0]!r}, which is no safetensors file beside it; copy the folder again")
-        return {key: value for name in names for key, value in load_weights(path.with_name(name)).items()}
-    if not path.exists() and (pickles := sorted(path.parent.glob("pytorch_model*.bin"))):
-        raise InputError(
-            f"{pickles[0]} is a pickle, which can run any code and is never opened; where you trust it, open it with "
-            "transformers and save it as model.safetensors, by save_pretrained"
-        )
     try:
         path.open("rb").close()  # safetensors would call every reason "No such file"
         return load_file(path)
     except FileNotFoundError:
-        raise InputError(f"{path} is missing; copy the whole model folder again, or train again") from None
+        return load_parts(path)
     except PermissionError:
         raise InputError(f"{path} may not be read by this user; give it the right to, with chmod a+r") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path} is damaged ({error}); copy the whole model folder again") from None
+
+
+def load_parts(path: Path) -> dict[str, Tensor]:
+    """The tensors of the files that the index of a missing one names."""
+    index = path.with_name(f"{path.name}.index.json")
+    if not index.exists():
+        if pickles := sorted(path.parent.glob("pytorch_model*.bin")):
+            raise InputError(
+                f"{pickles[0]} is a pickle, which can run any code and is never opened; where you trust it, open it "
+                "with transformers and save it as model.safetensors, by save_pretrained"
+            )
+        raise InputError(f"{path} is missing; copy the whole model folder again, or train again")
+    try:
+        names = sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        raise InputError(f"{index} is damaged; copy the whole model folder again") from None
+    if odd := [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]:
+        raise InputError(f"{index} names {odd[0]!r}, which is no safetensors file beside it; copy the folder again")
+    return {key: value for name in names for key, value in load_weights(path.with_name(name)).items()}
 
 
 def fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import qkv as package
 from qkv.cli.generate import watch
+from qkv.decoding.generator import Increment
 
 Run = Callable[..., Any]
 TEXTS = ["the old king", "a queen walked", "one star"]
@@ -46,10 +47,10 @@ def test_a_text_is_shown_while_it_is_written(lm: Path, monkeypatch: pytest.Monke
         def flush(self) -> None:
             shown.append(self.getvalue())
 
-    def checked(pieces: Iterator[str], so_far: str) -> Iterator[str]:
+    def checked(pieces: Iterator[Increment], so_far: str) -> Iterator[Increment]:
         for piece in pieces:
             assert shown[-1] == so_far, "what came before is on the screen already"
-            so_far += piece
+            so_far += piece.text
             yield piece
 
     monkeypatch.setattr(sys, "stdout", Screen())

@@ -34,7 +34,7 @@ def look(
       qkv look "Two dogs play in the snow." --model model
       qkv look "Two dogs." --model model -o heads.png --heads --layer 2
       qkv look "Two dogs play in the snow." --model model -o look.gif
-      qkv look "A dog ate the food because it was hungry." --model bert -o all.png --heads --layer all
+      qkv look "A dog ate it." --model bert -o all.png --heads --layer all
 
     Args:
       text: The sentence.
