@@ -18,7 +18,7 @@ from qkv.layers import Pool, pooled
 from qkv.models import Headed
 from qkv.text.tokenizer import PAD
 
-CELLS = 2**11  # tokens of a batch, padding counted: more are no faster, and of less equal lengths
+CELLS = 2**11  # tokens of a batch, padding counted: enough for products, and of like lengths
 Vectors = NDArray[np.float32]
 
 
