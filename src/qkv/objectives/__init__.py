@@ -52,6 +52,12 @@ def one_of(parts: Named) -> Objective:
     return parts[0][2] if len(parts) == 1 and parts[0][0] == 1 else Together(parts)
 
 
+def leads(name: str, spec: str) -> bool:
+    """Whether the loss that is measured for a text is that of the objective `name`: alone, or the first of a sum."""
+    several = alternatives(spec)
+    return len(several) == 1 and several[0][1][0][1].partition("(")[0] == name
+
+
 def in_full(spec: str) -> str:
     """The same text with every option of each objective, so that a later default does not change what it says."""
     found, several = list[str](), alternatives(spec)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from qkv.config import setting
 from qkv.data import Batch
+from qkv.errors import InputError
 from qkv.objectives import hiding
 from qkv.objectives.hiding import Draw, Flags
 from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Usual
@@ -104,6 +105,13 @@ class MaskedLM(Usual):
         """Summed over the tokens that are asked for: only these are projected. `accuracy` counts the best."""
         at, table = asked.labels != PAD, outputs.projection
         return of_words(table.ready(outputs.hidden[at]), table.weight, table.bias, asked.labels[at])
+
+    def check(self, documents: int, marks: int) -> None:
+        if self.unit in INSIDE and not marks & INSIDE[self.unit]:
+            raise InputError(
+                f"masked_lm hides whole units of the kind {self.unit}, and the files mark none; give treebanks "
+                "(.conllu) or tagged names (.conll), or unit='word'"
+            )
 
 
 def of_words(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Loss:

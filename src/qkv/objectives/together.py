@@ -9,11 +9,25 @@ import torch
 
 from qkv.data import Batch
 from qkv.errors import InputError
-from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Objective, Usual
+from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Measure, Objective, Usual
 from qkv.text.tokenizer import Tokenizer
 
 
-class Together:
+class Several(Usual):
+    """Objectives by weight and name."""
+
+    parts: Sequence[tuple[float, str, Objective]]
+
+    @property
+    def heads(self) -> Mapping[str, str]:  # type: ignore[override]
+        return {name: text for _, _, objective in self.parts for name, text in objective.heads.items()}
+
+    def check(self, documents: int, marks: int) -> None:
+        for _, _, objective in self.parts:
+            objective.check(documents, marks)
+
+
+class Together(Several):
     """L = sum_i w_i L_i, each L_i a mean over what its own objective counts: "classes + 0.5 * causal_lm".
 
     Each prepares what those of an earlier `turn` made of the batch: one joins two texts, another hides words of both.
@@ -30,10 +44,6 @@ class Together:
                 f"{one} and {other} each put sentences in an order of their own, so that no text can be asked for "
                 f"both; ask for one of them at a time: {one} | {other}"
             )
-
-    @property
-    def heads(self) -> dict[str, str]:
-        return {name: text for _, _, objective in self.parts for name, text in objective.heads.items()}
 
     def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
         found, beside, asked = dict(inputs), dict[str, Any](), dict[int, Asked]()
@@ -80,8 +90,11 @@ class Numbered(Usual):
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         return self.objective.loss(outputs, asked)
 
+    def check(self, documents: int, marks: int) -> None:
+        self.objective.check(documents, marks)
 
-class Either:
+
+class Either(Several):
     """Sun et al. 2020 (ERNIE 2.0), section 3.1: one objective for each batch, drawn by their weights: "a | 2 * b".
 
     Continual learning is to begin with the model of the stage before, and to ask one more question beside the old ones.
@@ -100,10 +113,6 @@ class Either:
                 "every objective has the weight 0, so that nothing would be asked; give one of them another"
             )
 
-    @property
-    def heads(self) -> dict[str, str]:
-        return {name: text for _, _, objective in self.parts for name, text in objective.heads.items()}
-
     def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "Either":
         return Either([(weight, name, one.knowing(tokenizer, reads)) for weight, name, one in self.parts])
 
@@ -114,9 +123,10 @@ class Either:
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         return self.parts[asked.chosen][2].loss(outputs, asked)
 
-    def figures(self, found: Mapping[str, dict[str, float]]) -> dict[str, float]:
-        """Of the figures of each, by its name: `loss` is their mean by the weights, others are those of the first; and
-        each of them bears the name of its objective too."""
+    def measured(self, measure: Measure) -> dict[str, float]:
+        """Each by itself: `loss` is their mean by the weights, others are those of the first; and each of them bears
+        the name of its objective too."""
+        found = {name: measure(one) for _, name, one in self.parts}
         loss = sum(weight * found[name]["loss"] for weight, name, _ in self.parts) / float(self.weights.sum())
         named = {f"{name}_{key}": value for name, figures in found.items() for key, value in figures.items()}
         return {**found[self.parts[0][1]], **named, "loss": loss}

@@ -14,8 +14,7 @@ from qkv.errors import InputError
 from qkv.evaluation.ngrams import at_holes
 from qkv.folder import About
 from qkv.models import Bert, Model
-from qkv.objectives import MaskedLM, NextSentence, Objective, SentenceDistance, plain
-from qkv.objectives.masked_lm import INSIDE
+from qkv.objectives import Objective
 from qkv.objectives.passages import BASE, COLUMNS
 from qkv.tasks.corpus import Corpus, Scale
 from qkv.tasks.filler import Filler
@@ -111,22 +110,11 @@ class Fill(OnRunningText):
         """Of the training rows: whether there are the documents, and the phrases, that are asked about."""
         if not self.by_passages:
             return
-        parts = list(plain(asked))
         marks, documents = 0, set[int]()
         for _, _, marked, (high, low, _) in each_row(corpus.train):
             marks |= int(np.bitwise_or.reduce(marked))
             documents.add(high * BASE + low)
-        for one in parts:
-            if isinstance(one, NextSentence | SentenceDistance) and len(documents) < 2:
-                raise InputError(
-                    f"{one.name} needs sentences of other documents, and all the text to train on is one document; "
-                    "say what parts them: --data.documents blank_lines, or lines"
-                )
-            if isinstance(one, MaskedLM) and one.unit in INSIDE and not marks & INSIDE[one.unit]:
-                raise InputError(
-                    f"masked_lm hides whole units of the kind {one.unit}, and the files mark none; give treebanks "
-                    "(.conllu) or tagged names (.conll), or unit='word'"
-                )
+        asked.check(len(documents), marks)
 
     def baselines(self, corpus: Corpus) -> dict[str, float]:
         """What counts of words say, and of pairs of words, at every place that may be hidden."""

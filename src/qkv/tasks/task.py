@@ -17,7 +17,7 @@ from qkv.errors import InputError
 from qkv.evaluation import class_scores
 from qkv.folder import About, Loaded
 from qkv.models import MODELS, Backbone, Headed, Model
-from qkv.objectives import NOTHING, Asked, Either, Objective, objective
+from qkv.objectives import NOTHING, Asked, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
 from qkv.tasks.predictor import Predictor
 from qkv.tasks.text_config import TextConfig
@@ -242,9 +242,11 @@ class Task:
         Of tokens, `loss` is the mean of -log p and `smoothed_loss` what training lowers; where there are `answers`,
         they are `scored` too. Of several objectives of which each batch asks one, all are measured on everything.
         """
-        if isinstance(objective, Either):
-            return objective.figures({name: self.measure(model, one, batches) for _, name, one in objective.parts})
         model.eval()
+        return objective.measured(lambda one: self.measured(model, one, batches))
+
+    def measured(self, model: Model, objective: Objective, batches: Stream) -> dict[str, float]:
+        """The same of one objective."""
         device, sums, counts = next(model.parameters()).device, Counter[str](), Counter[str]()
         found, gold = list[Any](), list[Any]()
         for number, batch in enumerate(batches.in_order()):

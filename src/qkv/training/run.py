@@ -16,7 +16,7 @@ from qkv.errors import InputError
 from qkv.files import alone, remove, write_json, write_text
 from qkv.folder import About, Loaded, RunFolder
 from qkv.models import MODELS, Model
-from qkv.objectives import Either, objective, plain
+from qkv.objectives import leads, objective
 from qkv.tasks import TASKS, Corpus, Task
 from qkv.tasks.corpus import Part, are_files, is_given, learn_tokenizer
 from qkv.text.tokenizer import Tokenizer
@@ -159,8 +159,7 @@ class Run:
                 self.folder.place.mkdir(exist_ok=True)
                 remove(self.folder.corpus)
                 corpus = Corpus.open(corpus.folder.rename(self.folder.corpus))
-        question, own = objective(settings.objective), objective(task.objective)
-        is_own = not isinstance(question, Either) and type(next(plain(question))) is type(own)  # what baselines answer
+        is_own = leads(task.objective, settings.objective)  # what baselines answer
         if is_own and (baselines := task.baselines(corpus)):
             write_json(self.folder.baselines, baselines)
         checkpoint.set_random_state(self.drawn)
