@@ -44,6 +44,7 @@ class About(TypedDict, total=False):
     max_question: int  # tokens of a question
     max_answer: int  # tokens of an answer
     has_null: bool  # whether there were questions without an answer
+    bos: bool  # whether <s> stands before every text that is written on
     heads: dict[str, str]  # on a backbone, each by its name
 
 

@@ -34,6 +34,7 @@ PAPERS = {
     "biaffine": Paper("Dozat & Manning 2017", "head_finder", "heads", "heads", "heads-structural"),
     "gpt": Paper("Radford et al. 2018", "gpt", "causal_lm", "language_model", "gpt-tiny"),
     "gpt2": Paper("Radford et al. 2019", "gpt2", "causal_lm", "language_model", "gpt2-tiny"),
+    "llama": Paper("Touvron et al. 2023", "llama", "causal_lm", "language_model"),
     "bert": Paper("Devlin et al. 2019", "bert", "masked_lm + next_sentence", "fill", "bert-tiny"),
     "roberta": Paper("Liu et al. 2019", "roberta", "masked_lm", "fill", "roberta-tiny"),
     "spanbert": Paper("Joshi et al. 2020", "bert", "masked_lm(unit='span') + span_boundary", "fill", "spanbert-tiny"),

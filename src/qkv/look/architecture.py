@@ -68,7 +68,7 @@ def backbone_boxes(model: Bert | GPT2, headed: Headed | None) -> Iterator[Box]:
         for name, head in headed.heads.items():
             yield Box(where, name.capitalize(), headed.head_texts[name], count_parameters(head))
         return
-    about = f"{c.d_model} -> {c.vocab_size:,}; one table with the input"
+    about = f"{c.d_model} -> {c.vocab_size:,}{'; one table with the input' * getattr(c, 'tied', True)}"
     yield Box(where, "Linear", about, count_parameters(model.projection))
     yield Box(where, "Softmax", "probabilities of a token", 0)
 
