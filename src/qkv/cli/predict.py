@@ -35,8 +35,9 @@ def predict(
 
     Args:
       text: One text or several; or the name of one file, which is read line by line; nothing for standard input. Each
-        line gives a line, an empty one an empty one. Of a file in SQuAD's form (.json): one JSON object, the answer by
-        the id of each question, as SQuAD's own evaluation reads it.
+        line gives a line, an empty one an empty one; where the first line of a .tsv or .csv names the columns of two
+        texts to compare, these are read, and it gives none. Of a file in SQuAD's form (.json): one JSON object, the
+        answer by the id of each question, as SQuAD's own evaluation reads it.
       context: A file with the text that all questions are about.
       json: A JSON object for each text, with all that is known of the answer.
     """
@@ -65,6 +66,10 @@ def asked(predictor: Any, text: tuple[str, ...], context: Path | None) -> Iterat
     """The questions, some at a time; several arguments are one where a question is made of several texts."""
     if context is None:
         is_one = tuple in predictor.task.one and len(text) > 1 and not any("\t" in one for one in text)
+        if is_path(text) and predictor.task.names and Path(text[0]).suffix in (".tsv", ".csv"):
+            from qkv.text.records import read_columns
+
+            return chunks(read_columns(Path(text[0]), predictor.task.names.values()))
         return chunks([text]) if is_one else input_chunks(text, "taken", "a text")
     if predictor.task.name != "answer":
         raise InputError(

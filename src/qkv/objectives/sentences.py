@@ -55,7 +55,7 @@ class OfSentences(Usual):
     def check(self, documents: int, marks: int) -> None:
         if self.strangers and documents < 2:
             raise InputError(
-                f"{self.name} needs sentences of other documents, and all the text to train on is one document; "
+                f"{self.name} needs sentences of other documents, and all the text is one document; "
                 "say what parts them: --data.documents blank_lines, or lines"
             )
 

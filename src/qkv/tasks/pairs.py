@@ -37,13 +37,14 @@ class OnPairs(OnBackbone):
     example_class = LabelledPair
     asks = 'qkv predict "a text" "another text"'
     key_is = "pair of texts"
+    names = TEXTS
     one = (str, tuple, Mapping)
 
     def read(self, paths: Sequence[Path]) -> Iterator[LabelledPair]:
         return read_labelled_pairs(paths)
 
     def question(self, given: Any, place: str) -> LabelledPair:
-        first, second = fields(given, TEXTS, place)
+        first, second = fields(given, self.names, place)
         if not first.strip() or not second.strip():
             raise InputError(f"{place} has a text without a word; give two texts with at least a word in each")
         return LabelledPair(first, second, "", place)

@@ -58,6 +58,7 @@ class Task:
     sample_letters: ClassVar[float] = math.inf  # or fewer, when they are long
     specials: ClassVar[tuple[str, ...]] = ()  # named tokens that its vocabulary must have, beside those of the model
     opens: ClassVar[type[Any]] = Predictor  # what `qkv.load` gives for a model that answers
+    names: ClassVar[Mapping[str, Sequence[str]]] = {}  # of the texts of a question, where it has several: see asking.py
     one: ClassVar[tuple[type[Any], ...]] = (str, Mapping)  # what is one question to it; a list of them is several
     start: Tree = {}  # noqa: RUF012  # the settings of the model to begin with, if there is one
 

@@ -16,7 +16,7 @@ from qkv.errors import InputError
 from qkv.files import alone, remove, write_json, write_text
 from qkv.folder import About, Loaded, RunFolder
 from qkv.models import MODELS, Model
-from qkv.objectives import leads, objective
+from qkv.objectives import in_full, leads, objective
 from qkv.tasks import TASKS, Corpus, Task
 from qkv.tasks.corpus import Part, are_files, is_given, learn_tokenizer
 from qkv.text.tokenizer import Tokenizer
@@ -121,7 +121,10 @@ class Run:
     def go(self) -> Trained:
         settings, corpus, model = self.resumed() if self.goes_on else self.prepared()
         task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
-        loaded = Loaded(model, corpus.tokenizer, task.about(corpus))
+        about = task.about(corpus)
+        if settings.objective != in_full(task.objective):
+            about["objective"] = settings.objective
+        loaded = Loaded(model, corpus.tokenizer, about)
         asked = objective(settings.objective).knowing(corpus.tokenizer, model.inputs())
         batches = task.stream(corpus.train)
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
