@@ -3,6 +3,7 @@
 import math
 import random
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,21 @@ def test_the_shares_over_ten_thousand_texts(unit: str) -> None:
     assert kept.float().mean().item() == pytest.approx(0.1 + 0.1 * by_chance, abs=0.01)
     drawn = ids[hidden][~masked & ~kept]
     assert set(drawn.tolist()) >= set(ORDINARY)
+
+
+def test_whole_units_count_where_each_of_their_tokens_is_the_best() -> None:
+    """Hidden runs of 2, 1, 3 and 2 tokens; those of several are right in the first, and in the last, of another row."""
+    labels = torch.tensor([[0, 5, 6, 0, 7, 0, 8, 9, 10], [0, 0, 0, 0, 0, 0, 0, 11, 12]])
+    named = torch.tensor([5, 6, 4, 8, 4, 10, 11, 12])
+    hidden = torch.zeros(2, 9, 13)
+    hidden[labels != PAD] = torch.nn.functional.one_hot(named, 13).float()
+    projection = SimpleNamespace(ready=lambda x: x, weight=torch.eye(13), bias=None)
+    asked = Asked({}, labels, 8)
+    with torch.no_grad():
+        found = MaskedLM(unit="span").loss(SimpleNamespace(hidden=hidden, projection=projection), asked)
+        pieces = MaskedLM().loss(SimpleNamespace(hidden=hidden, projection=projection), asked)
+    assert (found.parts["accuracy"], found.parts["exact_match"], found.counts) == (6, 2, {"exact_match": 3})
+    assert pieces.parts.keys() == {"likelihood", "accuracy"}
 
 
 @pytest.mark.parametrize("unit", ["piece", "word", "span"])

@@ -101,18 +101,29 @@ class MaskedLM(Usual):
         return hiding.units(free, starts, self.rate, draw)
 
     def loss(self, outputs: Any, asked: Asked) -> Loss:
-        """Summed over the tokens that are asked for: only these are projected. `accuracy` counts the best."""
-        at, table = asked.labels != PAD, outputs.projection
-        return of_words(table.ready(outputs.hidden[at]), table.weight, table.bias, asked.labels[at])
+        """Summed over the tokens that are asked for: only these are projected. `accuracy` counts the best; of units,
+        `exact_match` those of several tokens of which each is the best."""
+        at, table, runs = asked.labels != PAD, outputs.projection, None
+        if self.unit != "piece":
+            rows = np.arange(len(at))[:, None] * at.size(1)
+            runs = torch.from_numpy(hiding.runs(at.cpu().numpy()) + rows).to(at.device)[at]
+        return of_words(table.ready(outputs.hidden[at]), table.weight, table.bias, asked.labels[at], runs)
 
 
-def of_words(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Loss:
-    """- log p of labels (N,) by hidden (N, D); where nothing is learned, how many of them are the most probable too."""
+def of_words(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, runs: Tensor | None = None) -> Loss:
+    """- log p of labels (N,) by hidden (N, D); where nothing is learned, how many of them are the most probable too,
+    and how many `runs` (N,) of several of them."""
     total, likelihood = negative_log_likelihood(hidden, weight, bias, labels, pad=PAD)
     if torch.is_grad_enabled():
         return Loss(total, {"likelihood": likelihood})
     best = torch.cat([F.linear(some, weight, bias).argmax(dim=1) for some in hidden.split(ROWS)])
-    return Loss(total, {"likelihood": likelihood, "accuracy": (best == labels).sum()})
+    parts = {"likelihood": likelihood, "accuracy": (best == labels).sum()}
+    if runs is None:
+        return Loss(total, parts)
+    _, run, sizes = runs.unique(return_inverse=True, return_counts=True)
+    wrong = torch.bincount(run, weights=(best != labels).float(), minlength=len(sizes))
+    whole = ((wrong == 0) & (sizes > 1)).sum()
+    return Loss(total, parts | {"exact_match": whole}, {"exact_match": int((sizes > 1).sum())})
 
 
 def special(tokenizer: Tokenizer) -> Tensor:
