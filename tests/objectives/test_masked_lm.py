@@ -244,6 +244,9 @@ def test_pieces_of_a_word_go_with_its_unit() -> None:
         asked = MaskedLM(unit="phrase").knowing(WORDS).prepare(some, generator(1, Place(0, n)))
         seen.add(tuple((asked.labels[0, 1:6] != PAD).tolist()))
     assert seen == {(True, True, True, True, False), (False, False, False, False, True)}
+    some = batch([[head, inner, head, inner, head], [5], [0, IN_PHRASE, IN_PHRASE, IN_PHRASE, 0], [0, 1, 9]])
+    only = MaskedLM(unit="phrase", only=True, rate=1.0).knowing(WORDS).prepare(some, generator(1, Place()))
+    assert (only.labels[0, 1:6] != PAD).tolist() == [True, True, True, True, False]
 
 
 # -- from epoch to epoch -----------------------------------------------------------------------------------------------
@@ -317,6 +320,7 @@ def test_words_are_those_of_the_text(kind: str) -> None:
     {
         "masked_lm(rate=0.0)": "rate=0.0, mask=0.8 and keep=0.1 are no shares",
         "masked_lm(mask=0.9, keep=0.2)": "at most 1 together",
+        "masked_lm(only=True)": "only=True is for the units phrase and entity, and unit is piece",
         "masked_lm(unit='letter')": "Input should be 'piece', 'word', 'span', 'phrase' or 'entity'",
     },
     "spec",
