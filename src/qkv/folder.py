@@ -45,8 +45,7 @@ class About(TypedDict, total=False):
     max_answer: int  # tokens of an answer
     has_null: bool  # whether there were questions without an answer
     bos: bool  # whether <s> stands before every text that is written on
-    rows: str  # windows or passages: see MaskedTextConfig,
-    documents: str  # and what parts documents
+    documents: str  # what parts those of passages: see RunningTextConfig
     objective: str  # what training asked, where it was not just what the task asks
     heads: dict[str, str]  # on a backbone, each by its name
 

@@ -73,7 +73,7 @@ def test_documents_have_numbers_of_their_own(tmp_path: Path) -> None:
             "next_sentence",
             "text.txt",
             "",
-        ): "next_sentence needs sentences of other documents, and all the text to train",
+        ): "next_sentence needs sentences of other documents, and all the text is one doc",
         ("sentence_distance", "text.txt", ""): "sentence_distance needs sentences of other documents",
         ("masked_lm(unit='phrase')", "text.txt", ""): "hides whole units of the kind phrase, and the files mark none",
         ("masked_lm | masked_lm(unit='entity')", "text.txt", ""): "the kind entity, and the files mark none",
@@ -139,6 +139,8 @@ def test_a_folder_without_the_heads_is_scored_by_hidden_words(tmp_path: Path) ->
     bare = tmp_path / "bare"
     folder.save(bare, loaded.model.backbone, loaded.tokenizer, loaded.about)
     assert "next_sentence_loss" not in score_files(bare, tmp_path / "text.conllu")
+    with pytest.raises(InputError, match="the model has no head for next_sentence; train it with that, or measure by"):
+        score_files(bare, tmp_path / "text.conllu", by="next_sentence")
     (tmp_path / "one.txt").write_text(CORPORA["fill"].content(6, 3))
     with pytest.raises(InputError, match="next_sentence needs sentences of other documents, and all the text is one"):
         score_files(run.out, tmp_path / "one.txt")

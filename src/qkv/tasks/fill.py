@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from qkv.config import Tree, setting
-from qkv.data import Rows, RowsInMemory, Stream, Windows, each_row
+from qkv.config import setting
+from qkv.data import Rows, Stream, Windows, each_row
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import at_holes
 from qkv.folder import About, Loaded
@@ -106,10 +106,15 @@ class Fill(OnRunningText):
         batch = max(1, self.data.batch_tokens // length)
         return Windows(rows, length=max(1, length - 1), batch=batch, seed=self.data.seed)
 
-    def check(self, corpus: Corpus, asked: Objective) -> None:
-        """Of the training rows: whether there are the documents, and the phrases, that are asked about."""
-        if self.by_passages:
-            check_passages(corpus.train, asked)
+    def check(self, rows: Rows, asked: Objective) -> None:
+        """Whether there are the documents, and the phrases, that are asked about."""
+        if not self.by_passages:
+            return
+        marks, documents = 0, set[int]()
+        for _, _, marked, (high, low, _) in each_row(rows):
+            marks |= int(np.bitwise_or.reduce(marked))
+            documents.add(high * BASE + low)
+        asked.check(len(documents), marks)
 
     def baselines(self, corpus: Corpus) -> dict[str, float]:
         """What counts of words say, and of pairs of words, at every place that may be hidden."""
@@ -124,25 +129,11 @@ class Fill(OnRunningText):
 
     def about(self, corpus: Corpus) -> About:
         told = super().about(corpus)
-        return {**told, "rows": self.data.rows, "documents": self.data.documents} if self.by_passages else told
+        return {**told, "documents": self.data.documents} if self.by_passages else told
 
-    def evaluate(self, loaded: Loaded, examples: Sequence[Text], **how: Any) -> Tree:
-        """By all that the model was asked in training, each figure under its name; by hidden words alone where it has
-        lost the heads of the rest, as a folder of others' does."""
-        asked = objective(loaded.about.get("objective", self.objective))
-        if not asked.heads.keys() <= getattr(loaded.model, "head_texts", {}).keys():
-            asked = objective(self.objective)
-        rows = RowsInMemory([*self.rows(examples, loaded.tokenizer, loaded.about)])
-        if self.by_passages:
-            check_passages(rows, asked)
-        asked = asked.knowing(loaded.tokenizer, loaded.model.inputs())
-        return dict(self.measure(loaded.model, asked, self.validation(rows)))
-
-
-def check_passages(rows: Rows, asked: Objective) -> None:
-    """Refuse passages of which an objective cannot be asked."""
-    marks, documents = 0, set[int]()
-    for _, _, marked, (high, low, _) in each_row(rows):
-        marks |= int(np.bitwise_or.reduce(marked))
-        documents.add(high * BASE + low)
-    asked.check(len(documents), marks)
+    def asked_of(self, loaded: Loaded) -> str:
+        """All that the model was asked in training, each figure under its name; but not where it has lost the heads for
+        that, as a folder of others' has."""
+        asked = loaded.about.get("objective", self.objective)
+        heads: Any = getattr(loaded.model, "head_texts", {})
+        return asked if objective(asked).heads.keys() <= heads.keys() else ""

@@ -200,7 +200,7 @@ class Task:
         """Beginnings of parameters that are not taken from a model to start from: they answer another question."""
         return ()
 
-    def check(self, corpus: Corpus, asked: Objective) -> None:
+    def check(self, rows: Rows, asked: Objective) -> None:
         """Refuse rows of which the objective cannot be asked."""
 
     def remarks(self) -> list[str]:
@@ -273,10 +273,17 @@ class Task:
     def evaluate(self, loaded: Loaded, examples: Sequence[Any], *, by: str = "", **how: Any) -> Tree:
         """Figures of a trained model on some examples, by the task's own objective or another; `how` says how to
         search, for tasks that do."""
-        asked = objective(by or self.objective).knowing(loaded.tokenizer)
+        asked = objective(by or self.objective).knowing(loaded.tokenizer, loaded.model.inputs())
+        if lacking := sorted(asked.heads.keys() - getattr(loaded.model, "head_texts", {}).keys()):
+            raise InputError(f"the model has no head for {lacking[0]}; train it with that, or measure by another one")
         self.data = self.settle(loaded.model.config, asked)
         rows = RowsInMemory([*self.rows(examples, loaded.tokenizer, loaded.about)])
+        self.check(rows, asked)
         return dict(self.measure(loaded.model, asked, self.validation(rows)))
+
+    def asked_of(self, loaded: Loaded) -> str:
+        """The objective by which a trained model is scored, if that is not just the task's own."""
+        return ""
 
     def timed(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
         """How fast it answers, for tasks that write."""
