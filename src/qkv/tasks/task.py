@@ -186,6 +186,10 @@ class Task:
         what is asked."""
         return self.data
 
+    def asking(self, text: str) -> str:
+        """The text of an objective, with what follows from the settings of the data: what each part is asked."""
+        return text
+
     def heads(self, facts: About) -> dict[str, str]:
         """The heads on a backbone that answer, each by the name of the objective that asks it."""
         return {}
@@ -266,6 +270,10 @@ class Task:
     def judge(self, loaded: Loaded, corpus: Corpus, training: Any) -> Callable[[], dict[str, float]]:
         """Figures of what the model writes for the examples to validate on, if it writes."""
         return dict
+
+    def summed_up(self, figures: dict[str, float]) -> dict[str, float]:
+        """All figures of a validation, with those that are made of several."""
+        return figures
 
     def evaluate(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
         """Figures of a trained model on some examples; `how` says how to search, for tasks that do."""
