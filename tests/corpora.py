@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from kit import sizes, some_pairs
-from qkv.config import from_tree, merge, read_toml
+from qkv.config import from_tree, read_toml
 from qkv.data import Batch, RowsInMemory, Stream
 from qkv.models import MODELS, Model
 from qkv.objectives import OBJECTIVES, Objective, objective
@@ -286,7 +286,7 @@ def learner(name: str, architecture: str, text: str, place: Path, dropout: float
     asked = sizes(architecture, **{**tiny.model, "dropout": dropout, "word_dropout": dropout})
     asked.pop("vocab_size")
     config: Any = from_tree(model.config_class, {**asked, **task.fitting(asked, tokenizer, facts)})
-    facts = merge(facts, task.bounds(config))
+    facts = task.bounded(facts, config)
     torch.manual_seed(0)
     asked_for = objective(task.asking(text or kind.objective))
     task.data = task.settle(config, asked_for)

@@ -76,7 +76,7 @@ class Shared:
         folder = self.out / "corpora" / digest_json([survey.digests, task.name, encoding, bounds])[:16]
         if not folder.exists():
             tokenizer = learn_tokenizer(task.data, survey.sample, tokenizer, task.named_tokens())
-            facts = merge(task.facts(survey, tokenizer), bounds)
+            facts = task.bounded(task.facts(survey, tokenizer), model)
             prepare.write(folder, task, survey, tokenizer, facts, self.display)
         return Corpus.open(folder)
 

@@ -48,6 +48,11 @@ def figure(name: str) -> Figure | None:
     return known._replace(title=f"{part} {known.title}") if known and part else known
 
 
+def is_of_part(name: str) -> bool:
+    """Whether a figure says what one part of a mixture is worth: rte.accuracy, but no loss."""
+    return "." in name and not name.endswith(".loss")
+
+
 def better(name: str, value: float) -> float:
     """A number that is larger the better the figure is."""
     return -value if FIGURES[name].lower else value

@@ -30,7 +30,8 @@ class HeadedOutputs(Outputs):
 
     def of(self, part: str) -> "HeadedOutputs":
         """The same, of which the heads of one part of a mixture are asked."""
-        return replace(self, heads=self.heads[part])
+        heads: Any = self.heads[part]
+        return replace(self, heads=heads)
 
 
 class Headed(Model):

@@ -2,17 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from statistics import fmean
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from torch import nn
 
 from qkv.config import Tree, from_tree, named, parse_call, setting, to_call
 from qkv.data import Mixture, Rows, RowsOfPart, Stream
-from qkv.engines import open_reader
 from qkv.errors import InputError, nearest
 from qkv.folder import About, Loaded
 from qkv.models import Headed, Model
@@ -23,7 +21,7 @@ from qkv.tasks.classify import Classify
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.on_backbone import BackboneConfig, OnBackbone
 from qkv.tasks.pairs import JudgePairs, RatePairs
-from qkv.tasks.predictor import Predictor
+from qkv.tasks.predictor import Predictors
 from qkv.tasks.tag import TagWords
 from qkv.text.tokenizer import Tokenizer
 
@@ -127,11 +125,10 @@ class Joint(OnBackbone):
     def facts(self, survey: Survey, tokenizer: Tokenizer) -> About:
         mixture: dict[str, Any] = {}
         for name, task in self.tasks.items():
-            examples: Any = OfPart(self, survey.train, name)
-            if not any(True for _ in examples):
+            own: Any = OfPart(self, name, survey.train)
+            if next(iter(own), None) is None:
                 raise InputError(f"the part {name} has no example to train on; give it some, or leave it out")
-            survey_of_part: Any = SimpleNamespace(train=examples)
-            mixture[name] = task.facts(survey_of_part, tokenizer)
+            mixture[name] = task.facts(own, tokenizer)
         return {"parts": list(self.data.parts), "mixture": mixture}
 
     def bounds(self, config: Any) -> About:
@@ -186,12 +183,9 @@ class Joint(OnBackbone):
     def anew(self, start: Loaded, facts: About, heads: Mapping[str, str]) -> tuple[str, ...]:
         """The last layers of parts that were others before, or had other labels."""
         before, known = getattr(start.model, "head_texts", {}), start.about.get("mixture", {})
-        same = {
-            name
-            for name in facts["mixture"]
-            if known.get(name, {}).get("labels") == facts_of(facts, name).get("labels")
-        }
-        new = (name for name, text in heads.items() if before.get(name) != text or name.partition(".")[0] not in same)
+        labels = {name: known.get(name, {}).get("labels") for name in self.tasks}
+        same = [f"{name}." for name in self.tasks if labels[name] == facts_of(facts, name).get("labels")]
+        new = (name for name, text in heads.items() if before.get(name) != text or not name.startswith(tuple(same)))
         return tuple(f"heads.{name}.output." for name in new)
 
     def remarks(self) -> list[str]:
@@ -210,72 +204,60 @@ class Joint(OnBackbone):
 
     def counting(self, figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
         """Of the figures of each part, those that count, by the part's name and theirs."""
-        kept = (
-            (name, figure)
-            for name, found in figures.items()
-            for figure in ("loss", self.counts[name])
-            if figure in found
-        )
-        return {f"{name}.{figure}": figures[name][figure] for name, figure in kept}
+        kept = [(name, figure) for name, own in self.counts.items() for figure in ("loss", own)]
+        return {f"{name}.{figure}": figures[name][figure] for name, figure in kept if figure in figures[name]}
 
     def summed_up(self, figures: dict[str, float]) -> dict[str, float]:
         return {**figures, "mean": fmean(figures[f"{name}.{figure}"] for name, figure in self.counts.items())}
 
     def judge(self, loaded: Loaded, corpus: Corpus, training: Any) -> Callable[[], dict[str, float]]:
-        held_out = corpus.valid_examples(InPart)
-        judges = {}
+        examples, judges = corpus.valid_examples(InPart), dict[str, Callable[[], dict[str, float]]]()
         for name, task in self.tasks.items():
-            examples = [*OfPart(self, held_out, name)]
-            seen: Any = SimpleNamespace(valid_examples=lambda kind, most=None, examples=examples: examples[:most])
-            judges[name] = task.judge(self.part(loaded, name), seen, training)
+            own: Any = OfPart(self, name, examples)
+            judges[name] = task.judge(self.part(loaded, name), own, training)
         return lambda: self.counting({name: judged() for name, judged in judges.items()})
 
     def evaluate(self, loaded: Loaded, examples: Sequence[InPart], **how: Any) -> Tree:
         figures = {}
         for name, task in self.tasks.items():
-            figures[name] = task.evaluate(self.part(loaded, name), [*OfPart(self, examples, name)], **how)
+            figures[name] = task.evaluate(self.part(loaded, name), [*OfPart(self, name, examples)], **how)
         return self.summed_up({"loss": fmean(found["loss"] for found in figures.values()), **self.counting(figures)})
 
     def part(self, loaded: Loaded, name: str) -> Loaded:
         """One part as a model of its own task, with the same weights."""
         if name not in self.tasks:
             raise InputError(f"the mixture has no part {name!r}; {nearest(name, self.tasks)}")
-        assert isinstance(loaded.model, Headed)
-        about: Any = {"task": self.tasks[name].name, **facts_of(loaded.about, name)}
-        return Loaded(loaded.model.of(name), loaded.tokenizer, about, loaded.folder)
+        model, known = loaded.model, loaded.about.get("mixture", {})
+        if not isinstance(model, Headed) or name not in model.heads or name not in known:
+            raise InputError(
+                f"config.json lacks the head of the part {name}, or what it is about; copy the folder again"
+            )
+        about: Any = {"task": self.tasks[name].name, **known[name]}
+        return Loaded(model.of(name), loaded.tokenizer, about, loaded.folder)
 
     def open(self, loaded: Loaded, *, part: str = "", engine: str = "lean") -> Any:
-        """The Predictor of a part; without one, Predictors of all."""
-        if part:
-            return (
-                self.tasks[part].open(self.part(loaded, part), engine=engine)
-                if part in self.tasks
-                else self.part(loaded, part)
-            )
-        return Predictors(self, loaded, engine)
-
-
-class Predictors:
-    """What `qkv.load` gives for a mixture: `parts["rte"].predict(given)`, all of them with the same weights."""
-
-    def __init__(self, task: Joint, loaded: Loaded, engine: str) -> None:
-        self.task, self.model, self.tokenizer, self.about = task, loaded.model, loaded.tokenizer, loaded.about
-        self.folder = loaded.folder
-        reader: Any = open_reader(loaded, engine)
-        self.parts: dict[str, Predictor] = {}
-        for name, own in task.tasks.items():
-            self.parts[name] = own.open(task.part(loaded, name), engine="plain")
-            self.parts[name].reader = reader.of(name)
+        """The Predictor of a part; without one, those of all."""
+        if not part:
+            return Predictors(self, loaded, engine)
+        alone = self.part(loaded, part)
+        return self.tasks[part].open(alone, engine=engine)
 
 
 class OfPart:
-    """Of the examples of a mixture those of one part, as examples of its own task; to be read again and again."""
+    """Of the examples of a mixture, those of one part: what its own task asks of a survey and of a corpus."""
 
-    def __init__(self, task: Joint, examples: Any, part: str) -> None:
-        self.task, self.examples, self.part = task, examples, part
+    def __init__(self, task: Joint, part: str, examples: Any) -> None:
+        self.task, self.part, self.examples = task, part, examples
 
     def __iter__(self) -> Iterator[Any]:
         return (self.task.own(example) for example in self.examples if example.part == self.part)
+
+    @property
+    def train(self) -> "OfPart":
+        return self
+
+    def valid_examples(self, kind: type[Any], most: int | None = None) -> list[Any]:
+        return [*islice(self, most)]
 
 
 def in_part(name: str, example: Any) -> InPart:

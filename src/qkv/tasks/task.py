@@ -6,12 +6,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, get_origin, get_type_hints
+from typing import Any, ClassVar, cast, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
 
-from qkv.config import Tree
+from qkv.config import Tree, merge
 from qkv.data import Buckets, Place, Rows, RowsInMemory, Stream, generator
 from qkv.errors import InputError
 from qkv.evaluation import class_scores
@@ -138,6 +138,10 @@ class Task:
     def bounds(self, config: Any) -> About:
         """Facts that follow from the model's settings and decide how texts are encoded: the longest that it reads."""
         return {}
+
+    def bounded(self, facts: About, config: Any) -> About:
+        """The facts of the data with those of the model."""
+        return cast(About, merge(facts, self.bounds(config)))
 
     def parts(self, example: Any, tokenizer: Tokenizer, facts: About) -> list[Any]:
         """What is read of an example, one by one: itself, unless a task reads long ones in windows."""

@@ -11,7 +11,7 @@ import tomli_w
 import torch
 
 from qkv import folder
-from qkv.config import Tree, merge, to_tree
+from qkv.config import Tree, to_tree
 from qkv.errors import InputError
 from qkv.files import alone, remove, write_json, write_text
 from qkv.folder import About, Loaded, RunFolder
@@ -184,7 +184,7 @@ class Run:
         facts = task.facts(survey, tokenizer)
         settings = prepare.fitted(task, tree, tokenizer, facts, self.where)
         task.data = settings.data
-        facts = merge(facts, task.bounds(settings.model))
+        facts = task.bounded(facts, settings.model)
         model = self.built(task, settings, facts, tokenizer)
         with checkpoint.explained(self.out):
             corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display)

@@ -12,7 +12,7 @@ from typing import Any
 from rich.progress import BarColumn
 
 from qkv.errors import InputError
-from qkv.evaluation import FIGURES, in_words
+from qkv.evaluation import FIGURES, in_words, is_of_part
 from qkv.files import write_json, write_text
 from qkv.folder import RunFolder
 from qkv.look import draw_curves
@@ -97,11 +97,6 @@ class Log:
             self.board.close()
 
 
-def figure_of_part(name: str) -> bool:
-    """Whether a figure is of one part of a mixture, and no loss: rte.accuracy."""
-    return "." in name and not name.endswith(".loss")
-
-
 def step_of(line: str) -> float:
     try:
         return float(json.loads(line).get("step", 0))
@@ -168,7 +163,7 @@ class Teller:
         if kind == "train":
             self.step(event)
         elif kind == "valid":
-            shown = {name: value for name, value in event.items() if name in SHOWN or figure_of_part(name)}
+            shown = {name: value for name, value in event.items() if name in SHOWN or is_of_part(name)}
             figures = in_words(shown)
             self.validation, best = f" | valid: {figures}", " (best)" if event["best"] else ""
             self.say(f"epoch {event['epoch']:.2f}, step {event['step']:,}: validation {figures}{best}")
