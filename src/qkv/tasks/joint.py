@@ -107,10 +107,10 @@ class Joint(OnBackbone):
 
     def from_memory(self, given: Any, place: str) -> InPart:
         self.look(())
-        example = super().from_memory(given, place)
-        if example.part not in self.tasks:
-            raise InputError(f"{place} is of a part {example.part!r}; {nearest(example.part, self.tasks)}")
-        return in_part(example.part, self.tasks[example.part].from_memory(tuple(example.example), place))
+        match given:
+            case [str(part), example] | {"part": str(part), "example": example} if part in self.tasks:
+                return in_part(part, self.tasks[part].from_memory(example, place))
+        raise InputError(f"{place} is {given!r:.60}; give a part ({', '.join(self.tasks)}) and an example of its task")
 
     def own(self, example: InPart) -> Any:
         """The same as an example of the part's own task."""
@@ -169,7 +169,10 @@ class Joint(OnBackbone):
             )
         said = named(given.parts, "each")
         for name in said.keys() - self.tasks.keys():
-            raise InputError(f"the objective each names a part {name!r}; {nearest(name, self.tasks)}")
+            raise InputError(
+                f"the objective each asks the part {name!r}, and data.parts has {', '.join(self.tasks) or 'none'}; "
+                "name it in both, or in neither"
+            )
         return to_call(
             "each", {"parts": [f"{name}={said.get(name, task.objective)}" for name, task in self.tasks.items()]}
         )
