@@ -27,6 +27,7 @@ from qkv.models import MODELS, Headed
 from qkv.objectives import Choices, Each, in_full, objective
 from qkv.opening import score_files
 from qkv.serving.models import Models
+from qkv.tasks import Corpus
 from qkv.tasks.joint import Joint, JointConfig
 from qkv.training import checkpoint
 from qkv.training.settings import complete, paths, read_settings
@@ -148,43 +149,40 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path) -> Non
 # -- what is asked of a batch ------------------------------------------------------------------------------------------
 
 
-def mixed_batches(place: Path) -> tuple[Headed, Each, dict[str, Batch]]:
-    """A model of six parts, and a batch of each."""
-    out = place / "model"
-    qkv.train(*files(place), out=out, **settings(steps=1))
+def mixed_batches(out: Path) -> tuple[Headed, Each, dict[str, Batch]]:
+    """A model of six parts, what it is asked, and a batch of each."""
     loaded = folder.load(out)
     assert isinstance(loaded.model, Headed)
     done = complete(read_settings(RunFolder(out).recipe), "recipe")
     task = Joint(done.data, MODELS["bert"])
     asked = objective(done.objective).knowing(loaded.tokenizer, loaded.model.inputs())
     assert isinstance(asked, Each)
-    rows = task.stream(qkv.tasks.Corpus.open(RunFolder(out).corpus).train)
-    return loaded.model, asked, {[*KINDS][one.part]: one for one in rows.in_order()}
+    batches = task.stream(Corpus.open(RunFolder(out).corpus).train)
+    return loaded.model, asked, {[*KINDS][one.part]: one for one in batches.in_order()}
 
 
-def test_a_batch_moves_its_own_head_and_what_all_share(tmp_path: Path) -> None:
+def test_a_batch_moves_its_own_head_and_what_all_share(model: Path) -> None:
     """The gradients of the heads of others are none at all, so that no optimiser moves them."""
-    model, asked, batches = mixed_batches(tmp_path)
+    several, asked, batches = mixed_batches(model)
     assert [*batches] == [*KINDS]
     for part, one in batches.items():
-        model.zero_grad(set_to_none=True)
+        several.zero_grad(set_to_none=True)
         question = asked.prepare(one, generator(1, Place()))
-        loss = asked.loss(model.train()(**question.inputs), question)
+        loss = asked.loss(several.train()(**question.inputs), question)
         loss.total.backward()
-        moved = {name for name, value in model.named_parameters() if value.grad is not None and value.grad.any()}
+        moved = {name for name, value in several.named_parameters() if value.grad is not None and value.grad.any()}
         assert {name.split(".")[1] for name in moved if name.startswith("heads.")} == {part}
         assert any(name.startswith("backbone.encoder") for name in moved)
 
 
-def test_a_batch_costs_what_its_own_objective_says(tmp_path: Path) -> None:
-    model, asked, batches = mixed_batches(tmp_path)
-    model.eval()
+def test_a_batch_costs_what_its_own_objective_says(model: Path) -> None:
+    several, asked, batches = mixed_batches(model)
     for part, one in batches.items():
         question, own = asked.prepare(one, generator(1, Place())), asked.objectives[part]
         alone = own.prepare(one, generator(1, Place()))
         found, expected = (
-            asked.loss(model(**question.inputs), question),
-            own.loss(model.of(part)(**alone.inputs), alone),
+            asked.loss(several(**question.inputs), question),
+            own.loss(several.of(part)(**alone.inputs), alone),
         )
         assert torch.equal(found.total, expected.total)
         assert found.parts.keys() == expected.parts.keys()

@@ -24,9 +24,9 @@ class HeadedOutputs(Outputs):
     real: Tensor
     second: Tensor
 
-    def answer(self, name: str, *given: Any) -> Tensor:
-        head: Any = self.heads.get_submodule(name)
-        return head(self.hidden, self.real, *((self.second,) if head.of_pairs else ()), *given)
+    def answer(self, head: str, *given: Any) -> Tensor:
+        asked: Any = self.heads.get_submodule(head)
+        return asked(self.hidden, self.real, *((self.second,) if asked.of_pairs else ()), *given)
 
     def of(self, part: str) -> "HeadedOutputs":
         """The same, of which the heads of one part of a mixture are asked."""
