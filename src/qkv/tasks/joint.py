@@ -220,7 +220,9 @@ class Joint(OnBackbone):
             judges[name] = task.judge(self.part(loaded, name), own, training)
         return lambda: self.counting({name: judged() for name, judged in judges.items()})
 
-    def evaluate(self, loaded: Loaded, examples: Sequence[InPart], **how: Any) -> Tree:
+    def evaluate(self, loaded: Loaded, examples: Sequence[InPart], *, by: str = "", **how: Any) -> Tree:
+        if by:
+            raise InputError(f"a mixture is measured by what each part asks, not by {by}; name a part, or leave it out")
         figures = {}
         for name, task in self.tasks.items():
             figures[name] = task.evaluate(self.part(loaded, name), [*OfPart(self, name, examples)], **how)

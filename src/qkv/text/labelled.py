@@ -6,8 +6,7 @@ from pathlib import Path
 from qkv.errors import InputError
 from qkv.text.conllu import read_conllu
 from qkv.text.examples import Labelled, LabelledPair
-from qkv.text.lines import suffix
-from qkv.text.records import read_fields, read_table, rows
+from qkv.text.records import read_fields
 from qkv.text.sentences import split_sentences
 
 BORDER = "|||"  # between sentences, where the data itself marks them
@@ -29,21 +28,16 @@ def sentences(text: str) -> list[str]:
 
 def read_labelled_records(path: Path) -> Iterator[Labelled]:
     """A first line with the cells `label` and `text` names the columns of a table; without one, each line has two, the
-    label and the text, or the four of CoLA."""
-    records = read_fields(path, LABELLED_FIELDS, "a label, {} and a text")
-    if suffix(path) == ".tsv" and is_cola(next((cells for _, cells in rows(path)), [])):
-        table = read_table(path, lambda _: None, 4, "give each line CoLA's: source, label, mark and sentence")
-        records = ((place, (cells[1], cells[3])) for place, cells in table)
-    for place, (label, text) in records:
+    label and the text, or the four of GLUE's CoLA."""
+    for place, (label, text) in read_fields(path, LABELLED_FIELDS, "a label, {} and a text", cola):
         if not sentences(text):
             raise InputError(f"{place} has no text; give each line a label and a text")
         yield Labelled(label, text, place)
 
 
-def is_cola(cells: list[str]) -> bool:
-    """Warstadt et al. 2019: where a sentence is from, 1 if it is acceptable or 0, the mark that its author gave it, and
-    the sentence; the file names no columns."""
-    return len(cells) == 4 and cells[1] in ("0", "1") and not cells[2].strip(" *?")
+def cola(cells: list[str]) -> list[int] | None:
+    """Warstadt et al. 2019: source, 1 if acceptable or 0, the author's own mark (a star or nothing), sentence."""
+    return [1, 3] if len(cells) == 4 and cells[1] in ("0", "1") and cells[2] in ("", "*") else None
 
 
 def read_labelled_pair_records(path: Path) -> Iterator[LabelledPair]:
