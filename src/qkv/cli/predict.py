@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from qkv.cli.app import Device, Flag, Model, Reader, opened, out, print_json
+from qkv.cli.app import Device, Flag, Model, OnePart, Reader, opened, out, print_json
 from qkv.cli.lines import chunks, input_chunks, is_path
 from qkv.errors import InputError
 
@@ -16,7 +16,7 @@ COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 def predict(
     *text: str, model: Model = Path("model"), context: Path | None = None, json: Flag = False, device: Device = "cpu",
-    engine: Reader | None = None,
+    engine: Reader | None = None, part: OnePart = "",
 ) -> None:  # fmt: skip
     """What a model that was trained with --task says to a text: its answer, then the probability of each possible one.
 
@@ -32,6 +32,7 @@ def predict(
       qkv predict people.txt --model tagger > people.conll
       qkv predict "Who sings?" "Where?" --context article.txt --model reader
       qkv predict dev-v1.1.json --model reader > answers.json
+      qkv predict "A man sings." "Somebody sings." --model several --part rte
 
     Args:
       text: One text or several; or the name of one file, which is read line by line; nothing for standard input. Each
@@ -41,7 +42,10 @@ def predict(
       context: A file with the text that all questions are about.
       json: A JSON object for each text, with all that is known of the answer.
     """
-    predictor = opened(model, device, "predict", **({} if engine is None else {"engine": engine}))
+    how = {"engine": engine, "part": part}
+    predictor = opened(model, device, "predict", **{name: value for name, value in how.items() if value})
+    if hasattr(predictor, "parts"):
+        raise InputError(f"{model} has several parts; say which is asked, by --part: {', '.join(predictor.parts)}")
     if is_squad(predictor, text):
         questions = list(predictor.task.read([Path(text[0])]))
         answers = predictor.answer(questions)

@@ -10,7 +10,7 @@ from qkv.objectives.masked_lm import MaskedLM
 from qkv.objectives.objective import NOTHING, Asked, Loss, Objective
 from qkv.objectives.sentences import NextSentence, SentenceDistance, SentenceOrder
 from qkv.objectives.span_boundary import SpanBoundary
-from qkv.objectives.together import Either, Together, alternatives, plain
+from qkv.objectives.together import Each, Either, Together, alternatives, plain
 from qkv.objectives.tokens import Capitalisation, TokenDocument
 from qkv.objectives.translation import Translation
 
@@ -31,6 +31,7 @@ OBJECTIVES: dict[str, type[Any]] = {
     "choices": Choices,
     "cloze": Cloze,
     "heads": Heads,
+    "each": Each,
 }
 
 

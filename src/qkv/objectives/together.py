@@ -1,12 +1,14 @@
 """Several objectives as one: a weighted sum of their mean losses, or one of them for each batch."""
 
 import ast
+import copy
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from qkv.config import named, setting
 from qkv.data import Batch
 from qkv.errors import InputError
 from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Measure, Objective, Usual
@@ -130,6 +132,46 @@ class Either(Several):
         loss = sum(weight * found[name]["loss"] for weight, name, _ in self.parts) / float(self.weights.sum())
         named = {f"{name}_{key}": value for name, figures in found.items() for key, value in figures.items()}
         return {**found[self.parts[0][1]], **named, "loss": loss}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Each(Usual):
+    """Liu et al. 2019 (MT-DNN), Algorithm 1: a batch of a mixture is asked for the loss of its own part alone.
+
+    The heads of a part bear its name, rte.classes, so that its batches move them and what all parts share.
+    """
+
+    parts: list[str] = setting([], "the objective of each part of a mixture, rte=classes; of others, that of its task")
+
+    def __post_init__(self) -> None:
+        from qkv.objectives import in_full, objective
+
+        texts = {name: in_full(text) for name, text in named(self.parts, "each").items()}
+        object.__setattr__(self, "parts", [f"{name}={text}" for name, text in texts.items()])
+        object.__setattr__(self, "_objectives", {name: objective(text) for name, text in texts.items()})
+
+    @property
+    def objectives(self) -> dict[str, Objective]:
+        found: dict[str, Objective] = self._objectives  # type: ignore[attr-defined]
+        return found
+
+    @property
+    def heads(self) -> dict[str, str]:  # type: ignore[override]
+        parts = self.objectives.items()
+        return {f"{part}.{head}": text for part, one in parts for head, text in one.heads.items()}
+
+    def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "Each":
+        known = copy.copy(self)
+        parts = {name: one.knowing(tokenizer, reads) for name, one in self.objectives.items()}
+        object.__setattr__(known, "_objectives", parts)
+        return known
+
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
+        return replace([*self.objectives.values()][batch.part].prepare(batch, rng, inputs), chosen=batch.part)
+
+    def loss(self, outputs: Any, asked: Asked) -> Loss:
+        part, objective = [*self.objectives.items()][asked.chosen]
+        return objective.loss(outputs.of(part), asked)
 
 
 def plain(objective: Objective) -> Iterator[Objective]:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, get_origin, get_type_hints
+from typing import Any, ClassVar, cast, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
 
-from qkv.config import Tree
+from qkv.config import Tree, merge
 from qkv.data import Buckets, Place, Rows, RowsInMemory, Stream, generator
 from qkv.errors import InputError
 from qkv.evaluation import class_scores
@@ -140,6 +140,10 @@ class Task:
         """Facts that follow from the model's settings and decide how texts are encoded: the longest that it reads."""
         return {}
 
+    def bounded(self, facts: About, config: Any) -> About:
+        """The facts of the data with those of the model."""
+        return cast(About, merge(facts, self.bounds(config)))
+
     def parts(self, example: Any, tokenizer: Tokenizer, facts: About) -> list[Any]:
         """What is read of an example, one by one: itself, unless a task reads long ones in windows."""
         return [example]
@@ -186,6 +190,10 @@ class Task:
         """The settings of the data, with those that follow from the model's (a window as long as its context) and from
         what is asked."""
         return self.data
+
+    def asking(self, text: str) -> str:
+        """The text of an objective, with what follows from the settings of the data: what each part is asked."""
+        return text
 
     def heads(self, facts: About) -> dict[str, str]:
         """The heads on a backbone that answer, each by the name of the objective that asks it."""
@@ -269,6 +277,10 @@ class Task:
     def judge(self, loaded: Loaded, corpus: Corpus, training: Any) -> Callable[[], dict[str, float]]:
         """Figures of what the model writes for the examples to validate on, if it writes."""
         return dict
+
+    def summed_up(self, figures: dict[str, float]) -> dict[str, float]:
+        """All figures of a validation, with those that are made of several."""
+        return figures
 
     def evaluate(self, loaded: Loaded, examples: Sequence[Any], *, by: str = "", **how: Any) -> Tree:
         """Figures of a trained model on some examples, by the task's own objective or another; `how` says how to

@@ -130,7 +130,7 @@ class Run:
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
         teller = Teller(self.display, self.folder, task, settings)
         hooks = Hooks(
-            lambda model: {**task.measure(model, asked, valid), **judge()},
+            lambda model: task.summed_up({**task.measure(model, asked, valid), **judge()}),
             lambda model, path: folder.save(path, model, corpus.tokenizer, loaded.about),
             teller.event,
             self.out,
@@ -186,7 +186,7 @@ class Run:
         facts = task.facts(survey, tokenizer)
         settings = prepare.fitted(task, tree, tokenizer, facts, self.where)
         task.data = settings.data
-        facts |= task.bounds(settings.model)
+        facts = task.bounded(facts, settings.model)
         model = self.built(task, settings, facts, tokenizer)
         with checkpoint.explained(self.out):
             corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display)
