@@ -111,8 +111,8 @@ class Recurrence(nn.Module):
 class ProjectedLSTM(nn.Module):
     """Sak et al. 2014, section 2.1: an LSTM whose state is smaller than its cells, h' = P (o * tanh(c')).
 
-    Peters et al. 2018 (ELMo), the authors' code: c' and h' are kept within `cell_clip` and `projection_clip` of 0; 0 for
-    no limit. torch.nn.LSTM(proj_size=..) gives the same without limits.
+    Peters et al. 2018 (ELMo), the authors' code: c' stays within `cell_clip` of 0, and h' within `projection_clip`, where
+    0 is no limit. torch.nn.LSTM(proj_size=..) gives the same without limits.
     """
 
     def __init__(
@@ -129,7 +129,8 @@ class ProjectedLSTM(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, T, D) -> the states h (B, T, P), from the first to the last; before them all are 0."""
-        h, c = x.new_zeros(len(x), self.state.in_features), x.new_zeros(len(x), self.projection.in_features)
+        wide = torch.promote_types(x.dtype, torch.float32)  # cells add up over many steps
+        h, c = x.new_zeros(len(x), self.state.in_features), x.new_zeros(len(x), self.projection.in_features, dtype=wide)
         states = []
         for wx in self.input(x).unbind(dim=1):  # (B, 4 C)
             i, f, g, o = (wx + self.state(h)).chunk(4, dim=-1)

@@ -287,5 +287,5 @@ class Elmo(Backbone):
 def hidden_by(ids: Tensor, mask: Tensor | None) -> Tensor:
     """Ids (B, T) with PAD where a mask (B, T) is False."""
     if mask is not None and mask.dim() != 2:
-        raise InputError("an LSTM reads one word after another, so that a mask cannot say who looks at whom; leave it out")
+        raise InputError("an LSTM reads one word after another: a mask cannot say who looks at whom; leave it out")
     return ids if mask is None else ids.masked_fill(~mask, PAD)
