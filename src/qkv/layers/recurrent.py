@@ -111,8 +111,8 @@ class Recurrence(nn.Module):
 class ProjectedLSTM(nn.Module):
     """Sak et al. 2014, section 2.1: an LSTM whose state is smaller than its cells, h' = P (o * tanh(c')).
 
-    Peters et al. 2018 (ELMo), the authors' code: c' stays within `cell_clip` of 0, and h' within `projection_clip`, where
-    0 is no limit. torch.nn.LSTM(proj_size=..) gives the same without limits.
+    Peters et al. 2018 (ELMo), the authors' code: c' stays within `cell_clip` of 0, and h' within `projection_clip`; a
+    clip of 0 is no limit. torch.nn.LSTM(proj_size=..) gives the same without limits.
     """
 
     def __init__(

@@ -281,7 +281,7 @@ class Elmo(Backbone):
 
     def states(self, spelled: Spelled) -> list[Tensor]:
         """Of each layer, the words' vectors first: (B, W, D)."""
-        return self.bilm(spelled.letters, spelled.words != PAD)  # type: ignore[no-any-return]
+        return self.bilm(spelled.letters, spelled.words != PAD)
 
 
 def hidden_by(ids: Tensor, mask: Tensor | None) -> Tensor:
