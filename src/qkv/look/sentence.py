@@ -130,9 +130,8 @@ def backbone_of(model: Model) -> Backbone:
             "there is nothing to look at"
         )
     if not any(isinstance(part, Stack) for part in found.modules()):
-        raise InputError(
-            f"{type(found).__name__.lower()} models have no attention, so that there is nothing to look at"
-        )
+        name = type(found).__name__.lower()
+        raise InputError(f"{name} models have no attention; look at another, such as a bert or a gpt2")
     return found
 
 

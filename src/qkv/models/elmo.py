@@ -212,7 +212,7 @@ class ScalarMix(nn.Module):
         return self.gamma * sum(s * h for s, h in zip(self.weights.softmax(dim=0), layers, strict=True))
 
 
-class BothWays(Projection):
+class OneSoftmax(Projection):
     """One softmax for both directions, of states side by side: log p(w | what is before) + log p(w | what comes after),
     but for a constant."""
 
@@ -246,7 +246,7 @@ class Elmo(Backbone):
         if c.features != "none":
             self.bilm, width = BiLM(c), width + c.d_model
             if c.predicts:
-                self.projection = BothWays(c.vocab_size, c.d_model // 2, tied=None, bias=True)
+                self.projection = OneSoftmax(c.vocab_size, c.d_model // 2, tied=None, bias=True)
         self.mix = ScalarMix(c.layers + 1) if c.features == "mix" else None
         self.dropout, self.feature_dropout = Dropout(c.dropout), Dropout(c.feature_dropout)
         self.tagger = Recurrence("lstm", width, c.d_tagger, layers=1, bidirectional=True) if c.d_tagger else None
