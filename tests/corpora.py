@@ -260,7 +260,7 @@ SINGLE = [name for name, kind in OBJECTIVES.items() if kind.passages is True] + 
 ]
 # (task, model, what is asked unless it is the task's own)
 LEARNERS = [(task, model, "") for task, kind in TASKS.items() for model in kind.models()]
-PRETRAINERS = [("fill", "bert", text) for text in SINGLE]
+PRETRAINERS = [*(("fill", "bert", text) for text in SINGLE), ("fill", "elmo", "bidirectional_lm")]
 COMPOUND = [("fill", model, text) for model, text in WHOLE if "+" in text or "|" in text]
 
 
@@ -291,6 +291,7 @@ def learner(name: str, architecture: str, text: str, place: Path, dropout: float
     asked_for = objective(task.asking(text or kind.objective))
     task.data = task.settle(config, asked_for)
     built = task.build(config, {**asked_for.knowing(tokenizer).heads, **task.heads(facts)})
+    built.know(tokenizer)
     rows = RowsInMemory([*task.rows(survey.train, tokenizer, facts)])
     asked_for = asked_for.knowing(tokenizer, built.inputs())
     return Learner(task, built, asked_for, task.validation(rows), tokenizer, facts)

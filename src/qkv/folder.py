@@ -119,6 +119,7 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
         )
     heads = described(about, folder).pop("heads", {})
     model = made(name, config, load_weights(path), path, device, heads)
+    model.know(tokenizer)
     return Loaded(model, tokenizer, cast(About, about), folder)
 
 

@@ -34,6 +34,7 @@ PAPERS = {
     "han": Paper("Yang et al. 2016", "hierarchical", "classes", "classify", "imdb-han"),
     "aoa": Paper("Cui et al. 2017", "reader", "cloze", "cloze", "cloze-aoa"),
     "biaffine": Paper("Dozat & Manning 2017", "head_finder", "heads", "heads", "heads-structural"),
+    "elmo": Paper("Peters et al. 2018", "elmo", "bidirectional_lm", "fill", "elmo-tiny"),
     "gpt": Paper("Radford et al. 2018", "gpt", "causal_lm", "language_model", "gpt-tiny"),
     "gpt2": Paper("Radford et al. 2019", "gpt2", "causal_lm", "language_model", "gpt2-tiny"),
     "llama": Paper("Touvron et al. 2023", "llama", "causal_lm", "language_model"),

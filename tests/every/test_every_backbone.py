@@ -19,7 +19,7 @@ from qkv.models import MODELS, Backbone, CausalBackbone, Outputs
 from qkv.positions import POSITIONS
 from qkv.text.tokenizer import PAD
 
-TOKENIZER = tokenizer("a b c d", size=266)
+TOKENIZER = tokenizer("a b c d", size=266, kind="characters")  # each of which is a word
 V, B, T = len(TOKENIZER), 4, 9
 LENGTHS = [T, 5, 1, 7]
 SEQUENTIAL = [name for name, position in POSITIONS.items() if not position.needs_tree]
@@ -32,7 +32,11 @@ def parts() -> list[tuple[str, str, str]]:
     """Each backbone with every position, and with every attention, by turns with one position or another."""
     found, turns = [], itertools.cycle(SEQUENTIAL)
     for name, kind in MODELS.items():
-        if issubclass(kind, Backbone) and "encode" in vars(kind):  # else it computes what its parent does
+        if not issubclass(kind, Backbone) or "encode" not in vars(kind):  # it computes what its parent does
+            continue
+        if "attention" not in kind.config_class.__dataclass_fields__:
+            found.append((name, "none", "none"))
+        else:
             use = "decoder" if issubclass(kind, CausalBackbone) else "encoder"
             fitting = [part for part in (*ATTENTIONS, *SCORES) if part in SCORES or use in ATTENTIONS[part].uses]
             if "sentence_ends" not in kind.config_class.__dataclass_fields__:
@@ -52,6 +56,7 @@ def build(name: str, position: str, attention: str) -> Any:
         name, vocab_size=V, n_heads=4, layers=2, encoder_layers=2, max_length=20, attention_bias=True,
         sentence_ends=[5, 6, 7, 8, 9], position=position, attention=SHORT.get(attention, attention),
     )  # fmt: skip
+    model.know(TOKENIZER)
     return stirred(model, 0.2).eval()
 
 

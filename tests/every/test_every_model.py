@@ -13,7 +13,7 @@ from qkv.models import MODELS, Backbone, EncoderDecoder, HeadFinder, Hierarchica
 from qkv.positions import Tree
 from qkv.text.tokenizer import PAD
 
-TOKENIZER = tokenizer("a b c d", size=266)
+TOKENIZER = tokenizer("a b c d", size=266, kind="characters")  # each of which is a word
 V, B, T = len(TOKENIZER), 3, 6
 SIZES = {"vocab_size": V, "d_embedding": 16, "n_heads": 4, "layers": 2, "encoder_layers": 2, "decoder_layers": 2,
          "max_length": 20}  # fmt: skip
@@ -42,7 +42,9 @@ INPUTS: dict[type[Model], dict[str, Any]] = {
 
 @pytest.fixture(params=MODELS)
 def model(request: pytest.FixtureRequest) -> Model:
-    return stirred(tiny_model(request.param, **SIZES), 0.1).eval()
+    model = stirred(tiny_model(request.param, **SIZES), 0.1).eval()
+    model.know(TOKENIZER)
+    return model
 
 
 def inputs(model: Model) -> dict[str, Any]:

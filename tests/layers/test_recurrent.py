@@ -1,14 +1,15 @@
 """Recurrent cells against torch's own, ragged rows against rows alone, and how far back a gradient reaches."""
 
+import math
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from kit import close, draw
+from kit import along, close, draw, draw64, stirred
 from qkv.attention import Soft
-from qkv.layers import CELLS, Recurrence
+from qkv.layers import CELLS, ProjectedLSTM, Recurrence
 from qkv.models import RecurrentConfig
 from qkv.positions import Places
 
@@ -179,3 +180,44 @@ def test_dropout_between_layers_multiplies_what_the_next_one_reads() -> None:
     close(dropped, expected, 1e-6)
     close(lower, layers.step(wx, state)[0][0], 1e-6)
     assert not torch.allclose(dropped, layers.step(wx, state)[1][0])
+
+
+def test_a_projected_lstm_without_limits_is_torchs() -> None:
+    torch.manual_seed(0)
+    ours, theirs = ProjectedLSTM(5, 7, 3).double(), nn.LSTM(5, 7, proj_size=3, batch_first=True).double()
+    with torch.no_grad():
+        theirs.weight_ih_l0.copy_(ours.input.weight)
+        theirs.weight_hh_l0.copy_(ours.state.weight)
+        theirs.weight_hr_l0.copy_(ours.projection.weight)
+        theirs.bias_ih_l0.copy_(ours.input.bias)
+        theirs.bias_hh_l0.zero_()
+    x = draw64(2, 6, 5).requires_grad_()
+    found, expected = ours(x), theirs(x)[0]
+    close(found, expected, atol=1e-12)
+    slopes = (torch.autograd.grad((said * along(said)).sum(), x)[0] for said in (found, expected))
+    close(*slopes, atol=1e-12)
+
+
+def test_a_projected_lstm_keeps_cells_and_states_within_their_limits() -> None:
+    """Number by number, as the equations say: c is clipped before it is mixed, h behind the projection."""
+    torch.manual_seed(0)
+    lstm = stirred(ProjectedLSTM(2, 3, 2, cell_clip=0.4, projection_clip=0.25), 1.0)
+    x = draw(1, 5, 2)
+    w, u, b, p = (part.tolist() for part in (lstm.input.weight, lstm.state.weight, lstm.input.bias,
+                                             lstm.projection.weight))  # fmt: skip
+    h, c, clipped = [0.0] * 2, [0.0] * 3, {"cell": 0, "state": 0}
+    for given, found in zip(x[0].tolist(), lstm(x)[0].tolist(), strict=True):
+        a = [b[r] + dot(w[r], given) + dot(u[r], h) for r in range(12)]
+        i, f, o = ([1 / (1 + math.exp(-a[k + n])) for n in range(3)] for k in (0, 3, 9))
+        raw = [f[n] * c[n] + i[n] * math.tanh(a[6 + n]) for n in range(3)]
+        c = [max(-0.4, min(0.4, value)) for value in raw]
+        mixed = [o[n] * math.tanh(c[n]) for n in range(3)]
+        h = [max(-0.25, min(0.25, dot(row, mixed))) for row in p]
+        clipped["cell"] += c != raw
+        clipped["state"] += 0.25 in map(abs, h)
+        assert found == pytest.approx(h, abs=1e-6)
+    assert min(clipped.values()) > 0
+
+
+def dot(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))

@@ -24,7 +24,8 @@ from qkv.text.tokenizer import Tokenizer
 WORDS = Tokenizer.train(
     ["the cat sat on the mat, it was tired"] * 3, kind="wordpiece", vocab_size=80, specials=["<mask>", "<sep>", "<cls>"]
 )
-BACKBONES = [name for name, kind in MODELS.items() if issubclass(kind, Backbone)]
+FIELDS = {name: kind.config_class.__dataclass_fields__ for name, kind in MODELS.items() if issubclass(kind, Backbone)}
+BACKBONES = [name for name, fields in FIELDS.items() if "attention" in fields]  # others have nothing to look at
 LAYERS, HEADS = 2, 4
 TEXT, SECOND = "the <mask> sat", "it was"
 

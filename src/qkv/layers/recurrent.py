@@ -1,5 +1,6 @@
 """Recurrent layers: the cells as their equations, and a stack of them that runs whole sentences or single steps."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -105,3 +106,35 @@ class Recurrence(nn.Module):
                 wx = F.linear(h if masks is None else h * masks[i - 1], w, b)
             new.append(self.cell.step(wx, F.linear(state[i][0], u, b_hidden), state[i]))
         return new
+
+
+class ProjectedLSTM(nn.Module):
+    """Sak et al. 2014, section 2.1: an LSTM whose state is smaller than its cells, h' = P (o * tanh(c')).
+
+    Peters et al. 2018 (ELMo), the authors' code: c' stays within `cell_clip` of 0, and h' within `projection_clip`; a
+    clip of 0 is no limit. torch.nn.LSTM(proj_size=..) gives the same without limits.
+    """
+
+    def __init__(
+        self, inputs: int, cells: int, width: int, *, cell_clip: float = 0.0, projection_clip: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.cell_clip, self.projection_clip = cell_clip or math.inf, projection_clip or math.inf
+        self.input = nn.Linear(inputs, 4 * cells)  # of the gates i, f, g, o
+        self.state = nn.Linear(width, 4 * cells, bias=False)
+        self.projection = nn.Linear(cells, width, bias=False)
+        with torch.no_grad():
+            self.input.bias.zero_()
+            self.input.bias.chunk(4)[1].fill_(1.0)  # f, so that a new network remembers
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) -> the states h (B, T, P), from the first to the last; before them all are 0."""
+        wide = torch.promote_types(x.dtype, torch.float32)  # cells add up over many steps
+        h, c = x.new_zeros(len(x), self.state.in_features), x.new_zeros(len(x), self.projection.in_features, dtype=wide)
+        states = []
+        for wx in self.input(x).unbind(dim=1):  # (B, 4 C)
+            i, f, g, o = (wx + self.state(h)).chunk(4, dim=-1)
+            c = (f.sigmoid() * c + i.sigmoid() * g.tanh()).clamp(-self.cell_clip, self.cell_clip)
+            h = self.projection(o.sigmoid() * c.tanh()).clamp(-self.projection_clip, self.projection_clip)
+            states.append(h)
+        return torch.stack(states, dim=1)

@@ -43,6 +43,7 @@ def boxes(model: Model) -> list[Box]:
         return list(backbone_boxes(inner, headed))
     if not isinstance(model, Transformer):
         return [*parts(model, "encoder", ("source", "encoder", "memory", "bridges")),
+                *parts(inner, "encoder", ("bilm", "mix", "tagger")),
                 *parts(model, "decoder", ("target", "decoder")), *parts(model, "output", ("vocabulary",))]  # fmt: skip
     c = model.config
     shared = {"all": "; one table for source, target and output", "decoder": "; one table for target and output"}

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from qkv.attention import Maps, recording
 from qkv.decoding import Generator, Plain, Translator
 from qkv.errors import InputError
+from qkv.layers import Stack
 from qkv.models import Backbone, EncoderDecoder, Headed, Model
 from qkv.objectives.answers import reading
 from qkv.text.normalise import normalise
@@ -128,6 +129,9 @@ def backbone_of(model: Model) -> Backbone:
             f"a {name} model is neither a translator nor one that reads a text token by token, as bert and gpt2 do; "
             "there is nothing to look at"
         )
+    if not any(isinstance(part, Stack) for part in found.modules()):
+        name = type(found).__name__.lower()
+        raise InputError(f"{name} models have no attention; look at another, such as a bert or a gpt2")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.convolutional import Convolutional, ConvolutionalConfig
+from qkv.models.elmo import Elmo, ElmoConfig
 from qkv.models.ernie2 import Ernie2, Ernie2Config
 from qkv.models.gpt import GPT, GPTConfig
 from qkv.models.gpt2 import GPT2, GPT2Config
@@ -26,6 +27,7 @@ MODELS: dict[str, type[Model]] = {
     "bert": Bert,
     "roberta": Roberta,
     "ernie2": Ernie2,
+    "elmo": Elmo,
     "hierarchical": Hierarchical,
     "reader": Reader,
     "head_finder": HeadFinder,

@@ -12,7 +12,7 @@ from qkv.attention import drawing
 from qkv.config import build
 from qkv.layers import HEADS, init_normal
 from qkv.models.model import Backbone, Model, Outputs
-from qkv.text.tokenizer import PAD
+from qkv.text.tokenizer import PAD, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,9 @@ class Headed(Model):
 
     def inputs(self) -> set[str]:
         return self.backbone.inputs()
+
+    def know(self, tokenizer: Tokenizer) -> None:
+        self.backbone.know(tokenizer)
 
     def sizes(self) -> str:
         return f"{self.backbone.sizes()}, head {', '.join(self.head_texts.values())}"

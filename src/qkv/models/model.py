@@ -10,7 +10,7 @@ from qkv.attention import Choice, drawing
 from qkv.layers import Embedding, Pool, Projection
 from qkv.positions import Places
 from qkv.text.frames import ENDS, Frame
-from qkv.text.tokenizer import BOS
+from qkv.text.tokenizer import BOS, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,9 @@ class Model(nn.Module):
     def inputs(self) -> set[str]:
         """The names of what it reads."""
         return set(signature(self.forward).parameters)
+
+    def know(self, tokenizer: Tokenizer) -> None:
+        """Be told whose ids it reads: most models need not know, but one that reads letters must."""
 
     def sizes(self) -> str:
         """The sizes that a person wants to see at a glance."""

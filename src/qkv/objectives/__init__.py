@@ -5,6 +5,7 @@ from typing import Any
 from qkv.config import build, to_call
 from qkv.errors import InputError
 from qkv.objectives.answers import Choices, Classes, Cloze, Heads, Number, Spans, Tags
+from qkv.objectives.bidirectional_lm import BidirectionalLM
 from qkv.objectives.causal_lm import CausalLM
 from qkv.objectives.masked_lm import MaskedLM
 from qkv.objectives.objective import NOTHING, Asked, Loss, Objective
@@ -17,6 +18,7 @@ from qkv.objectives.translation import Translation
 OBJECTIVES: dict[str, type[Any]] = {
     "translation": Translation,
     "causal_lm": CausalLM,
+    "bidirectional_lm": BidirectionalLM,
     "masked_lm": MaskedLM,
     "span_boundary": SpanBoundary,
     "next_sentence": NextSentence,

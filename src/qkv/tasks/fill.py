@@ -13,7 +13,7 @@ from qkv.data import Rows, Stream, Windows, each_row
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import at_holes
 from qkv.folder import About, Loaded
-from qkv.models import Bert, Model
+from qkv.models import Bert, Elmo, Model
 from qkv.objectives import Objective, objective
 from qkv.objectives.passages import BASE, COLUMNS
 from qkv.tasks.corpus import Corpus, Scale
@@ -45,7 +45,7 @@ class Fill(OnRunningText):
     """Devlin et al. 2019 (BERT): plain text to a model that says what is hidden; other tasks begin with it."""
 
     name = "fill"
-    kinds = (Bert,)
+    kinds = (Bert, Elmo)
     architecture = "bert"
     objective = "masked_lm"
     figures = ("loss", "perplexity", "accuracy")

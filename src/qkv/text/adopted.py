@@ -1,4 +1,5 @@
-"""Whose a tokenizer.json is: of a kind that we train, or other people's that was adopted (see convert.adopt)."""
+"""Whose a tokenizer.json is: of a kind that we train, by the names in TOKENIZERS, or other people's that was adopted
+(see convert.adopt)."""
 
 import json
 from typing import Any, ClassVar
@@ -16,6 +17,16 @@ from qkv.text.kinds import (
     added_tokens,
     numbered,
 )
+from qkv.text.words import Words
+
+# By the name that settings and `Tokenizer.train` take.
+TOKENIZERS: dict[str, type[Kind]] = {
+    "bpe": BPE, "unigram": Unigram, "byte_bpe": ByteBPE, "wordpiece": WordPiece, "characters": Characters,
+    "words": Words,
+}  # fmt: skip
+KINDS = (
+    BPE(), Unigram(), ByteBPE(), WordPiece(), WordPiece(lowercase=False), Characters(), Words(), Words(signs=False)
+)  # fmt: skip
 
 
 class Adopted(Kind):
@@ -40,6 +51,11 @@ class Adopted(Kind):
             return token.removesuffix(self.end) + " "
         return token.replace("▁", " ")  # SentencePiece's sign for a space
 
+    def letters(self, token: str) -> bytes:
+        if self.is_bytes and BYTE_OF.keys() >= set(token):
+            return ByteBPE().letters(token)
+        return super().letters(token.removeprefix(self.inside).removesuffix(self.end))
+
     def begins(self, token: str) -> bool:
         if self.inside:
             return not token.startswith(self.inside)
@@ -53,7 +69,7 @@ def kind_of(tree: Any) -> Kind | None:
         names = [token["content"] for token in added]
         vocab = model["vocab"] if isinstance(model["vocab"], dict) else dict(model["vocab"])
         tokens = list(vocab)
-        for kind in (BPE(), Unigram(), ByteBPE(), WordPiece(), WordPiece(lowercase=False), Characters()):
+        for kind in KINDS:
             whole = {**kind.frame, "added_tokens": added_tokens(names, len(kind.reserved)), "model": model}
             first = kind.reserved + names
             if model["type"] == kind.type and tree == whole and tokens[: len(first)] == first:

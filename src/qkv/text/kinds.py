@@ -79,6 +79,11 @@ class Kind:
         """Whether a word begins with a token."""
         return not self.has_words or self.spell(token)[:1].isspace()
 
+    def letters(self, token: str) -> bytes:
+        """The UTF-8 of a token inside its word, without the space before it."""
+        is_byte = token.startswith("<0x") and token in BYTES
+        return bytes([BYTES.index(token)]) if is_byte else self.spell(token).lstrip(" ").encode()
+
 
 class Spaced(Kind):
     """A space stays inside the token of the word that it precedes, and one is put before each text; a character that
@@ -167,6 +172,9 @@ class ByteBPE(Kind):
         text = bytes(BYTE_OF[character] for character in token).decode(errors="surrogateescape")
         return "".join(BYTES[ord(c) - 0xDC00] if "\udc80" <= c <= "\udcff" else c for c in text)
 
+    def letters(self, token: str) -> bytes:
+        return bytes(BYTE_OF[character] for character in token).lstrip(b" ")
+
 
 class WordPiece(Kind):
     """BERT's (Devlin et al. 2019, section 3): words are taken apart greedily, the longest piece first; "##" marks the
@@ -213,6 +221,9 @@ class WordPiece(Kind):
     def begins(self, token: str) -> bool:
         return not token.startswith("##")
 
+    def letters(self, token: str) -> bytes:
+        return token.removeprefix("##").encode()
+
 
 class Characters(Kind):
     """Each character is a token: all of the text's, or the most frequent that have room; others become their bytes."""
@@ -228,12 +239,6 @@ class Characters(Kind):
         vocab = numbered(reserved + ranked(counts, alphabet)[:room])
         model = json.loads(tokenizers.Tokenizer(models.BPE()).to_str())["model"]
         return {**model, "unk_token": SPECIALS[UNK], "byte_fallback": True, "vocab": vocab}
-
-
-# By the name that settings and `Tokenizer.train` take.
-TOKENIZERS: dict[str, type[Kind]] = {
-    "bpe": BPE, "unigram": Unigram, "byte_bpe": ByteBPE, "wordpiece": WordPiece, "characters": Characters,
-}  # fmt: skip
 
 
 def added_tokens(names: Sequence[str], first: int) -> list[Tree]:

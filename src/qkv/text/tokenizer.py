@@ -16,10 +16,11 @@ import tokenizers
 from qkv.config import build
 from qkv.errors import InputError
 from qkv.files import write_text
-from qkv.text.adopted import kind_of
+from qkv.text.adopted import TOKENIZERS, kind_of
 from qkv.text.growing import grow
-from qkv.text.kinds import BOS, BPE, EOS, PAD, RESERVED, SPECIALS, TOKENIZERS, UNK, ByteBPE, Kind, added_tokens
+from qkv.text.kinds import BOS, BPE, EOS, PAD, RESERVED, SPECIALS, UNK, ByteBPE, Kind, added_tokens
 from qkv.text.normalise import check_unicode
+from qkv.text.words import Words
 
 __all__ = ["BOS", "EOS", "PAD", "RESERVED", "SPECIALS", "TOKENIZERS", "UNK", "Tokenizer"]
 
@@ -126,7 +127,12 @@ class Tokenizer:
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
         """The ids of words, each taken by itself, and for each id the number of its word. Every word has an id."""
-        rows = self.encode_batch([f"{self.kind.space if i else ''}{word}" for i, word in enumerate(words)])
+        if isinstance(self.kind, Words):
+            for word in words:
+                check_unicode(word)
+            rows = [[self._ids[token] for token in self.kind.tokens(word, self._ids)] for word in words]
+        else:
+            rows = self.encode_batch([f"{self.kind.space if i else ''}{word}" for i, word in enumerate(words)])
         rows = [row or [UNK] for row in rows]
         return [number for row in rows for number in row], [i for i, row in enumerate(rows) for _ in row]
 
@@ -184,6 +190,16 @@ class Tokenizer:
         script has no spaces, a run of its letters is one word; but for WordPiece, which parts Chinese ones."""
         alone = {*range(UNK + 1), *self._named.values()}
         return [number in alone or self.kind.begins(token) for number, token in enumerate(self.vocabulary())]
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {token: number for number, token in enumerate(self.vocabulary())}
+
+    def letters(self) -> list[bytes]:
+        """The UTF-8 of each id inside its word, without the space before it; of a special token, its name."""
+        alone = {*range(UNK + 1), *self._named.values()}
+        tokens = enumerate(self.vocabulary())
+        return [token.encode() if number in alone else self.kind.letters(token) for number, token in tokens]
 
     def sentence_ends(self) -> list[int]:
         """The ids of the pieces that end a sentence."""

@@ -202,6 +202,7 @@ class Run:
         torch.manual_seed(settings.data.seed)
         heads = {**objective(settings.objective).knowing(tokenizer).heads, **task.heads(facts)}
         model = task.build(settings.model, heads)
+        model.know(tokenizer)
         freeze(model, settings.training.freeze)  # the trainer would refuse an unknown name too late
         self.drawn = checkpoint.random_state()  # training goes on from here, whatever is drawn meanwhile
         if self.start:
