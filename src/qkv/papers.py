@@ -23,6 +23,8 @@ class Paper(NamedTuple):
 
 KNOWLEDGE = " | ".join(f"masked_lm{unit} + next_sentence" for unit in ("", "(unit='phrase')", "(unit='entity')"))
 CONTINUAL = "masked_lm(unit='word') | capitalisation | token_document | sentence_order | sentence_distance"
+WAYS = ("2 * (masked_lm(unit='ngram') + next_sentence) | 2 * sequence_to_sequence_lm(unit='ngram') | "
+        "left_to_right_lm(unit='ngram') | right_to_left_lm(unit='ngram')")  # fmt: skip
 PAPERS = {
     "bahdanau": Paper("Bahdanau et al. 2015", "recurrent(decoder='bahdanau', attention='additive', cell='gru')",
                       "translation", "translate"),
@@ -39,4 +41,5 @@ PAPERS = {
     "spanbert": Paper("Joshi et al. 2020", "bert", "masked_lm(unit='span') + span_boundary", "fill", "spanbert-tiny"),
     "ernie": Paper("Sun et al. 2019", "bert(activation='relu')", KNOWLEDGE, "fill", "ernie-tiny"),
     "ernie2": Paper("Sun et al. 2020", "ernie2", CONTINUAL, "fill", "ernie2-tiny"),
+    "unilm": Paper("Dong et al. 2019", "unilm", WAYS, "fill", "unilm-tiny"),
 }  # fmt: skip

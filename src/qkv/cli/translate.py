@@ -72,7 +72,7 @@ def translate(
         if is_whole:
             return give_texts(translator, kind or "text", text, output, how)
         return give_file(translator, Path(text[0]), output, how, json=json)
-    how["split"] = not whole_lines
+    how |= {"split": False} if whole_lines else {}
     lines = translated(translator, input_chunks(text, "translated", "a sentence"), how)
     write = as_json if json else lambda line: as_text(line, n_best, scores)
     with nullcontext(sys.stdout) if output is None else writing(output) as file:
@@ -143,7 +143,7 @@ def score(
         return print_json(figures) if json else print(f"{in_words(figures)}   of {figures['examples']:,} examples")
     translator = load_translator(model, device, engine=engine, own_process=True)
     pairs = list(read_pairs_for(translator, files))
-    how = {"beam": beam, "alpha": alpha, "split": not whole_lines}
+    how = {"beam": beam, "alpha": alpha, **({"split": False} if whole_lines else {})}
     texts = [line.text for line in translated(translator, chunks(pair.source for pair in pairs), how)]
     target, references = str(translator.about.get("target", "")), [pair.target for pair in pairs]
     result = measure(

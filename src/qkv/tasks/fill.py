@@ -13,9 +13,10 @@ from qkv.data import Rows, Stream, Windows, each_row
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import at_holes
 from qkv.folder import About
-from qkv.models import Bert, Model
+from qkv.models import Bert, Model, UniLM
 from qkv.objectives import MaskedLM, NextSentence, Objective, SentenceDistance, plain
 from qkv.objectives.masked_lm import INSIDE
+from qkv.objectives.one_way import OneWay, SequenceToSequenceLM
 from qkv.objectives.passages import BASE, COLUMNS
 from qkv.tasks.corpus import Corpus, Scale
 from qkv.tasks.filler import Filler
@@ -108,10 +109,16 @@ class Fill(OnRunningText):
         return Windows(rows, length=max(1, length - 1), batch=batch, seed=self.data.seed)
 
     def check(self, corpus: Corpus, asked: Objective) -> None:
-        """Of the training rows: whether there are the documents, and the phrases, that are asked about."""
+        """Whether the model reads as it is asked to; and of the training rows, whether there are the documents, and the
+        phrases, that are asked about."""
+        parts = list(plain(asked))
+        if any(isinstance(one, OneWay | SequenceToSequenceLM) for one in parts) and not issubclass(self.model, UniLM):
+            raise InputError(
+                "the objective asks for texts that are read one way, and this model always reads both; train one with "
+                "--architecture unilm, or leave that part of the objective out"
+            )
         if not self.by_passages:
             return
-        parts = list(plain(asked))
         marks, documents = 0, set[int]()
         for _, _, marked, (high, low, _) in each_row(corpus.train):
             marks |= int(np.bitwise_or.reduce(marked))

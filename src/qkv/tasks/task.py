@@ -69,6 +69,11 @@ class Task:
     def models(cls) -> dict[str, type[Model]]:
         return {name: model for name, model in MODELS.items() if issubclass(model, cls.kinds)}
 
+    @classmethod
+    def asked_of(cls, model: type[Model]) -> str:
+        """The objective that asks a model for it."""
+        return cls.objective
+
     # -- from files to batches -----------------------------------------------------------------------------------
 
     def look(self, paths: Sequence[Path]) -> None:
@@ -126,9 +131,9 @@ class Task:
         return (self.key(example),)
 
     def named_tokens(self) -> tuple[str, ...]:
-        """The special tokens that the vocabulary must have: the task's, and those of the model's frame."""
-        framed = self.model.frame.specials if issubclass(self.model, Backbone) else ()
-        return tuple(dict.fromkeys(self.specials + framed))
+        """The special tokens that the vocabulary must have: the task's, and those of the model."""
+        own = self.model.frame.specials + self.model.specials if issubclass(self.model, Backbone) else ()
+        return tuple(dict.fromkeys(self.specials + own))
 
     def facts(self, survey: Survey, tokenizer: Tokenizer) -> About:
         """What a trained model must remember of its data beside the tokenizer: the labels, for example. Plain data:
@@ -270,7 +275,7 @@ class Task:
     def evaluate(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
         """Figures of a trained model on some examples; `how` says how to search, for tasks that do."""
         rows = RowsInMemory([*self.rows(examples, loaded.tokenizer, loaded.about)])
-        asked = objective(self.objective).knowing(loaded.tokenizer)
+        asked = objective(self.asked_of(self.model)).knowing(loaded.tokenizer)
         return dict(self.measure(loaded.model, asked, self.validation(rows)))
 
     def timed(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
