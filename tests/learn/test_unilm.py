@@ -45,11 +45,11 @@ def taught(steps: int) -> UniLM:
 
 
 def test_it_stops_where_the_reference_stops() -> None:
-    model, unseen = taught(200), rows(100, 10**6)
+    model, unseen = taught(300), rows(100, 10**6)
     found = greedy(model, padded(unseen), [16] * len(unseen))
     lengths, wanted = (sum(map(len, some)) / len(some) for some in ([h.tokens for h in found], unseen))
     right = sum(h.tokens == row[::-1] for h, row in zip(found, unseen, strict=True)) / len(unseen)
     print(f"mean length {lengths:.2f} of {wanted:.2f}, exactly right {right:.0%}")
     assert abs(lengths - wanted) <= 0.2 * wanted
     assert sum(h.ended for h in found) >= 0.95 * len(found)
-    assert right >= 0.5
+    assert right >= 0.9

@@ -16,6 +16,8 @@ from qkv.errors import InputError
 
 if TYPE_CHECKING:
     from qkv.decoding import Translated, Translator
+    from qkv.evaluation import Rouge
+    from qkv.text import Pair
 
 
 def translate(
@@ -115,8 +117,8 @@ def as_json(line: "Translated") -> str:
 
 def score(
     *files: Path, model: Model = Path("model"), beam: Beam = 5, alpha: float = 1.0, lowercase: Flag = False,
-    as_paper: Flag = False, confidence: Flag = False, whole_lines: WholeLines = False, json: Json = False,
-    device: Device = "cpu", engine: Engine = "lean",
+    as_paper: Flag = False, confidence: Flag = False, rouge: Flag = False, whole_lines: WholeLines = False,
+    json: Json = False, device: Device = "cpu", engine: Engine = "lean",
 ) -> None:  # fmt: skip
     """Translate the source side of test files and measure BLEU and chrF against the target side.
 
@@ -133,6 +135,8 @@ def score(
       lowercase: Compare lower-cased text.
       as_paper: Lower-cased Moses tokens, as papers on Multi30k print BLEU; not comparable with the default.
       confidence: Add the 95 % interval by bootstrap.
+      rouge: Add ROUGE-1, ROUGE-2 and ROUGE-L, which summaries are measured by; of several targets of a source the best
+        counts.
     """
     from qkv.evaluation import in_words
     from qkv.evaluation import score as measure
@@ -149,12 +153,26 @@ def score(
     result = measure(
         texts, references, target_language=target, lowercase=lowercase, as_paper=as_paper, confidence=confidence
     )
+    overlap = of_summaries(pairs, texts)._asdict() if rouge else {}
     if json:
-        return print_json(dataclasses.asdict(result))
+        return print_json({**dataclasses.asdict(result), **overlap})
     low, high = result.bleu_interval or (0, 0)
     interval = f" (95 % between {low:.2f} and {high:.2f})" if result.bleu_interval else ""
     print(f"BLEU {result.bleu:.2f}{interval}   {result.bleu_signature}")
     print(f"chrF {result.chrf:.2f}   {result.chrf_signature}")
+    for name, value in overlap.items():
+        print(f"{name.upper().replace('_', '-')} {value:.2f}")
+
+
+def of_summaries(pairs: "list[Pair]", texts: list[str]) -> "Rouge":
+    """Each source once, with all its targets."""
+    from qkv.evaluation import rouge
+
+    written = {pair.source: text for pair, text in zip(pairs, texts, strict=True)}
+    targets: dict[str, list[str]] = {}
+    for pair in pairs:
+        targets.setdefault(pair.source, []).append(pair.target)
+    return rouge(list(written.values()), list(targets.values()))
 
 
 def align(
