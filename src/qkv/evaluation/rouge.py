@@ -24,9 +24,8 @@ def rouge(texts: Sequence[str], references: Sequence[Sequence[str]]) -> Rouge:
     """
     check_paired(texts, references, "texts", "references", "one or more references for each", "one text")
     if not all(references):
-        raise InputError(
-            f"text {[*map(bool, references)].index(False) + 1} has no reference; give one or more for each"
-        )
+        number = [*map(bool, references)].index(False) + 1
+        raise InputError(f"text {number} has no reference; give one or more for each")
     found = [
         [max(figures) for figures in zip(*(compared(text, one) for one in several), strict=True)]
         for text, several in zip(texts, references, strict=True)
@@ -36,11 +35,12 @@ def rouge(texts: Sequence[str], references: Sequence[Sequence[str]]) -> Rouge:
 
 def compared(text: str, reference: str) -> Rouge:
     a, b = (re.findall(r"[^\W_]+", one.lower()) for one in (text, reference))
-    counts = [[Counter(zip(*(words[i:] for i in range(n)), strict=False)) for words in (a, b)] for n in (1, 2)]
-    return Rouge(
-        *(f1((one & other).total(), one.total(), other.total()) for one, other in counts),
-        f1(longest_common(a, b), len(a), len(b)),
-    )
+    alone, pairs = ([Counter(zip(*(words[i:] for i in range(n)), strict=False)) for words in (a, b)] for n in (1, 2))
+    return Rouge(in_common(*alone), in_common(*pairs), f1(longest_common(a, b), len(a), len(b)))
+
+
+def in_common(one: Counter[tuple[str, ...]], other: Counter[tuple[str, ...]]) -> float:
+    return f1((one & other).total(), one.total(), other.total())
 
 
 def f1(common: int, text: int, reference: int) -> float:
