@@ -56,6 +56,7 @@ def test_plain_text_and_then_pairs(read: Path, translates: Path) -> None:
     assert settings["architecture"] == "unilm"
     assert settings["objective"].startswith("masked_translation(rate=0.7")
     assert settings["data"]["max_length"] == (48 - 3) // 2
+    assert settings["training"]["learning_rate"] == 3e-4  # as what has learned before is tuned
     translator = qkv.load(translates)
     alone, both = translator.translate("red cat"), translator.translate(["red cat", "the sun on a hill"], beam=2)
     assert alone.text == translator.translate(["moon", "red cat"])[1].text

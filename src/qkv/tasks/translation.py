@@ -20,6 +20,7 @@ from qkv.evaluation import Scores, score
 from qkv.folder import About, Loaded, RunFolder
 from qkv.models import EncoderDecoder, Model, SequenceToSequence
 from qkv.tasks.corpus import Corpus, Found, Scale, Survey
+from qkv.tasks.on_backbone import gentle
 from qkv.tasks.task import Task
 from qkv.tasks.text_config import TextConfig
 from qkv.text import Pair, languages, read_pairs
@@ -160,12 +161,17 @@ class Translate(Task):
             scale.settings(characters, steps, training, RATES),
             {"data": {**self.facts(survey), **self.fitting_lengths()}, "model": {"norm": "pre"}},
             {"training": {"validate_every": 0 if steps >= 100 else 100}},  # once an epoch, unless epochs are short
+            {"training": {"learning_rate": gentle(self.start)}} if self.is_one_stack and self.start else {},
         )
+
+    @property
+    def is_one_stack(self) -> bool:
+        return not issubclass(self.model, EncoderDecoder)
 
     def fitting_lengths(self) -> Tree:
         """What a model of one stack, with which training starts, can read and write in its context."""
         context = self.start.get("max_length", math.inf)
-        if self.needed(*self.data.lengths) <= context or issubclass(self.model, EncoderDecoder):
+        if self.needed(*self.data.lengths) <= context or not self.is_one_stack:
             return {}
         return {"max_length": max(1, (context - self.needed(0, 0)) // 2)}
 
@@ -177,7 +183,7 @@ class Translate(Task):
         longest = self.needed(*self.data.lengths)
         if model.get("max_length", longest) < longest:
             lengths = "data.max_length and two more"
-            if not issubclass(self.model, EncoderDecoder):
+            if self.is_one_stack:
                 lengths = "source and target (data.max_length, data.max_target) and three more"
             raise InputError(f"model.max_length must be at least {longest}: {lengths}; leave it out, or make them less")
         fitted: Tree = {"vocab_size": len(tokenizer), "max_length": model.get("max_length", max(longest, 256))}
