@@ -184,7 +184,8 @@ BACKBONE = {**SMALL, "encoder_layers": 1}
 
 CORPORA = {
     "translate": Tiny(
-        "pairs.tsv", pairs, {"vocab_size": 340, "batch_tokens": 100, "source": "en", "target": "ne"},
+        "pairs.tsv", pairs,
+        {"vocab_size": 340, "batch_tokens": 100, "max_length": 50, "source": "en", "target": "ne"},
         {**SMALL, "encoder_layers": 1, "decoder_layers": 1},
         lambda translator, texts: [line.text for line in translator.translate(texts, beam=2)],
         ["red cat", "the green house on the hill", "sun"],
@@ -255,12 +256,16 @@ MARKED = Tiny(  # a corpus for whatever is asked of the task fill
 )  # fmt: skip
 RECIPES = [read_toml(path) for path in sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))]
 WHOLE = sorted({(tree["architecture"], tree["objective"]) for tree in RECIPES if tree.get("task") == "fill"})
-SINGLE = [name for name, kind in OBJECTIVES.items() if kind.passages is True] + [
-    f"masked_lm(unit={unit!r})" for unit in ("word", "span", "phrase", "entity")
+ONE_WAY = ("left_to_right_lm", "right_to_left_lm", "sequence_to_sequence_lm")  # which UniLM alone can be asked
+SINGLE = [name for name, kind in OBJECTIVES.items() if kind.passages is True and name not in ONE_WAY] + [
+    f"masked_lm(unit={unit!r})" for unit in ("word", "span", "phrase", "entity", "ngram")
 ]
 # (task, model, what is asked unless it is the task's own)
 LEARNERS = [(task, model, "") for task, kind in TASKS.items() for model in kind.models()]
-PRETRAINERS = [*(("fill", "bert", text) for text in SINGLE), ("fill", "elmo", "bidirectional_lm")]
+PRETRAINERS = [
+    *(("fill", "unilm" if text in ONE_WAY else "bert", text) for text in [*SINGLE, *ONE_WAY]),
+    ("fill", "elmo", "bidirectional_lm"),
+]
 COMPOUND = [("fill", model, text) for model, text in WHOLE if "+" in text or "|" in text]
 
 
@@ -285,10 +290,12 @@ def learner(name: str, architecture: str, text: str, place: Path, dropout: float
     facts = task.facts(survey, tokenizer)
     asked = sizes(architecture, **{**tiny.model, "dropout": dropout, "word_dropout": dropout})
     asked.pop("vocab_size")
-    config: Any = from_tree(model.config_class, {**asked, **task.fitting(asked, tokenizer, facts)})
+    config: Any = from_tree(
+        model.config_class, {**asked, **model.fitting(tokenizer), **task.fitting(asked, tokenizer, facts)}
+    )
     facts = task.bounded(facts, config)
     torch.manual_seed(0)
-    asked_for = objective(task.asking(text or kind.objective))
+    asked_for = objective(task.asking(text or kind.asked_of(model)))
     task.data = task.settle(config, asked_for)
     built = task.build(config, {**asked_for.knowing(tokenizer).heads, **task.heads(facts)})
     built.know(tokenizer)

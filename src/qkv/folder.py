@@ -31,6 +31,7 @@ class About(TypedDict, total=False):
     source: str
     target: str
     longest_source: int  # tokens of the longest one in training
+    whole_lines: bool  # whether a line of several sentences is read as one
     labels: list[str]  # of a classifier or a tagger, by their numbers
     max_length: int  # tokens of a text; what is longer was cut, or read in windows
     pool: Pool  # whose state is the vector of a text,

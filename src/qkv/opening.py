@@ -82,7 +82,7 @@ def score_files(path: str | Path, *files: str | Path, device: str = "cpu", by: s
     examples = list(task.read([Path(file) for file in files]))
     if not examples:
         raise InputError(f"there is nothing to score: {', '.join(map(str, files))} has no examples; give at least one")
-    by = by or task.asked_of(loaded)
+    by = by or task.scored_by(loaded)
     found = task.evaluate(loaded, examples, **({"by": by} if by else {}))
     return {"task": task.name, "examples": len(examples), **found}
 

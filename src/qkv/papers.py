@@ -25,6 +25,8 @@ KNOWLEDGE = " | ".join(f"masked_lm{unit} + next_sentence" for unit in ("", "(uni
 CONTINUAL = "masked_lm(unit='word') | capitalisation | token_document | sentence_order | sentence_distance"
 GLUE = {"sst2": "classes", "cola": "classes", "mrpc": "classes", "rte": "classes", "stsb": "number", "wnli": "classes"}
 TOGETHER = f"each(parts={[f'{name}={asked}' for name, asked in GLUE.items()]})"
+WAYS = ("2 * (masked_lm(unit='ngram') + next_sentence) | 2 * sequence_to_sequence_lm(unit='ngram') | "
+        "left_to_right_lm(unit='ngram') | right_to_left_lm(unit='ngram')")  # fmt: skip
 PAPERS = {
     "bahdanau": Paper("Bahdanau et al. 2015", "recurrent(decoder='bahdanau', attention='additive', cell='gru')",
                       "translation", "translate"),
@@ -44,4 +46,5 @@ PAPERS = {
     "ernie": Paper("Sun et al. 2019", "bert(activation='relu')", KNOWLEDGE, "fill", "ernie-tiny"),
     "mtdnn": Paper("Liu et al. 2019 (MT-DNN; it has BERT's pre-training)", "bert", TOGETHER, "joint", "mtdnn-glue"),
     "ernie2": Paper("Sun et al. 2020", "ernie2", CONTINUAL, "fill", "ernie2-tiny"),
+    "unilm": Paper("Dong et al. 2019", "unilm", WAYS, "fill", "unilm-tiny"),
 }  # fmt: skip

@@ -44,7 +44,7 @@ def ask(batch: Batch, epoch: int = 0, **options: Any) -> tuple[Tensor, Asked]:
 MANY = windows()
 
 
-@pytest.mark.parametrize("unit", ["piece", "word", "span"])
+@pytest.mark.parametrize("unit", ["piece", "word", "span", "ngram"])
 def test_the_shares_over_ten_thousand_texts(unit: str) -> None:
     """15 +- 0.5 % of the tokens are asked for, and of these 80/10/10 +- 1 %; one of V drawn at random is itself."""
     before, asked = ask(MANY, unit=unit)
@@ -77,7 +77,7 @@ def test_whole_units_count_where_each_of_their_tokens_is_the_best() -> None:
     assert pieces.parts.keys() == {"likelihood", "accuracy"}
 
 
-@pytest.mark.parametrize("unit", ["piece", "word", "span"])
+@pytest.mark.parametrize("unit", ["piece", "word", "span", "ngram"])
 def test_rates_of_0_and_1_have_one_answer(unit: str) -> None:
     few = windows(50)
     before, asked = ask(few, unit=unit, rate=1.0, mask=1.0, keep=0.0)
@@ -321,7 +321,7 @@ def test_words_are_those_of_the_text(kind: str) -> None:
         "masked_lm(rate=0.0)": "rate=0.0, mask=0.8 and keep=0.1 are no shares",
         "masked_lm(mask=0.9, keep=0.2)": "at most 1 together",
         "masked_lm(only=True)": "only=True is for the units phrase and entity, and unit is piece",
-        "masked_lm(unit='letter')": "Input should be 'piece', 'word', 'span', 'phrase' or 'entity'",
+        "masked_lm(unit='letter')": "Input should be 'piece', 'word', 'span', 'phrase', 'entity' or 'ngram'",
     },
     "spec",
     plain=True,

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit import real, write
+from qkv.errors import InputError
 from qkv.text import PAIRS, Pair, languages, read_pairs
 from qkv.text.lines import BLOCK, read_lines
 
@@ -137,6 +138,23 @@ def test_places_name_file_and_line(tmp_path: Path) -> None:
 
 
 # Lines
+
+
+def test_sentences_of_a_source_are_put_together_and_each_target_makes_a_pair(tmp_path: Path) -> None:
+    """As SciTLDR writes its abstracts and summaries."""
+    record = '{"source": ["Two dogs.", "They play."], "target": ["Dogs play.", "Play."], "id": [1]}\n'
+    path = write(tmp_path / "summaries.jsonl", record + '{"source": "A", "target": ["B"]}\n')
+    whole = "Two dogs. They play."
+    first, second = f"{path} line 1", f"{path} line 2"
+    expected = [Pair(whole, "Dogs play.", first), Pair(whole, "Play.", first), Pair("A", "B", second)]
+    assert list(read_pairs([path], source=None, target=None)) == expected
+
+
+@pytest.mark.parametrize("wrong", ["[]", "[1]", '["a", null]', "{}", "3"])
+def test_a_target_that_is_no_text_is_refused(tmp_path: Path, wrong: str) -> None:
+    path = write(tmp_path / "summaries.jsonl", f'{{"source": "a", "target": {wrong}}}\n')
+    with pytest.raises(InputError, match=r"line 1 has .* as 'target' where a text in quotes was expected"):
+        list(read_pairs([path], source=None, target=None))
 
 
 def test_lines_end_at_newlines_only(tmp_path: Path) -> None:

@@ -7,7 +7,21 @@ width, F feed-forward width, V vocabulary, W beams.
 from qkv.attention.choose import ATTENTIONS, STRUCTURES, build_attention, where_it_can
 from qkv.attention.hard import Choice, drawing
 from qkv.attention.local import sentence_numbers
-from qkv.attention.masks import bigbird_blocks, causal, from_blocked, padding, permuted, prefix, together, visible
+from qkv.attention.masks import (
+    LEFT_TO_RIGHT,
+    RIGHT_TO_LEFT,
+    SOURCE,
+    TARGET,
+    bigbird_blocks,
+    causal,
+    from_blocked,
+    padding,
+    permuted,
+    prefix,
+    together,
+    unified,
+    visible,
+)  # fmt: skip
 from qkv.attention.multi_head import AttentionSizes, KeyValues, MultiHead, Remembered
 from qkv.attention.recording import Maps, recording
 from qkv.attention.scores import SCORES

@@ -37,6 +37,21 @@ def prefix(given: Tensor) -> Tensor:
     return given[..., None, :] | (place[:, None] >= place)
 
 
+# Dong et al. 2019 (UniLM), the authors' code: segments that also say how a text is read. 0 and 1 are BERT's two.
+LEFT_TO_RIGHT, RIGHT_TO_LEFT, SOURCE, TARGET = 2, 3, 4, 5
+
+
+def unified(segments: Tensor) -> Tensor:
+    """Dong et al. 2019 (UniLM), Figure 1: one mask for each way to read, by the segment of each token, (.., T).
+
+    BERT's segments and a source see all of their text but a target, which is written: a token of it sees the source,
+    itself and what is before it. Left to right a token sees what is before it, right to left what is after: (.., T, T).
+    """
+    place = torch.arange(segments.size(-1), device=segments.device)
+    forwards = prefix((segments != LEFT_TO_RIGHT) & (segments != TARGET))
+    return torch.where((segments == RIGHT_TO_LEFT)[..., None], place[:, None] <= place, forwards)
+
+
 def permuted(rank: Tensor, *, sees_itself: bool = True) -> Tensor:
     """Yang et al. 2019 (XLNet), Figure 4: a token may look at those whose turn comes before its own, rank (.., T).
 

@@ -49,6 +49,11 @@ class KeyValues(Remembered):
         self.k, self.v = k, v
         return k, v
 
+    def forget_last(self) -> None:
+        """As if the last token had not been read."""
+        if self.k is not None and self.v is not None:
+            self.k, self.v = self.k[:, :, :-1], self.v[:, :, :-1]
+
 
 class AttentionSizes(Sizes, Protocol):
     """What multi-head attention needs to know of the model it serves."""

@@ -102,6 +102,8 @@ def save_picture(
         raise InputError(f"{output} is an animation of a translation, and this model reads; let it end in .png or .svg")
     else:
         seen, title = look_while_reading(opened, text, how["second"]), f"{text} {how['second']}"
+    if is_animation and not seen.of_kind("memory"):
+        raise InputError(f"{output} is an animation of a decoder over its source, which this model has not; use .png")
     kind, weights = chosen(opened, seen, kind, layer)
     (animate if is_animation else draw)(
         weights if heads else weights.mean(dim=-3, keepdim=layer == "all"),

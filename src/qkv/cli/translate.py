@@ -29,6 +29,8 @@ from qkv.errors import InputError
 
 if TYPE_CHECKING:
     from qkv.decoding import Translated, Translator
+    from qkv.evaluation import Rouge
+    from qkv.text import Pair
 
 
 def translate(
@@ -85,7 +87,7 @@ def translate(
         if is_whole:
             return give_texts(translator, kind or "text", text, output, how)
         return give_file(translator, Path(text[0]), output, how, json=json)
-    how["split"] = not whole_lines
+    how |= {"split": False} if whole_lines else {}
     lines = translated(translator, input_chunks(text, "translated", "a sentence"), how)
     write = as_json if json else lambda line: as_text(line, n_best, scores)
     with nullcontext(sys.stdout) if output is None else writing(output) as file:
@@ -128,8 +130,9 @@ def as_json(line: "Translated") -> str:
 
 def score(
     *files: Path, model: Model = Path("model"), beam: Beam = 5, alpha: float = 1.0, lowercase: Flag = False,
-    as_paper: Flag = False, confidence: Flag = False, whole_lines: WholeLines = False, json: Json = False,
-    device: Device = "cpu", engine: Engine = "lean", by: str = "", part: OnePart = "",
+    as_paper: Flag = False, confidence: Flag = False, rouge: Flag = False, whole_lines: WholeLines = False,
+    json: Json = False, device: Device = "cpu", engine: Engine = "lean", by: str = "",
+    part: OnePart = "",
 ) -> None:  # fmt: skip
     """Translate the source side of test files and measure BLEU and chrF against the target side.
 
@@ -147,6 +150,8 @@ def score(
       lowercase: Compare lower-cased text.
       as_paper: Lower-cased Moses tokens, as papers on Multi30k print BLEU; not comparable with the default.
       confidence: Add the 95 % interval by bootstrap.
+      rouge: Add ROUGE-1, ROUGE-2 and ROUGE-L, which summaries are measured by; of several targets of a source the best
+        counts.
       by: Another objective to measure by, for a model that was pre-trained: whole spans in place of single pieces.
     """
     from qkv.evaluation import in_words
@@ -160,18 +165,32 @@ def score(
         raise InputError(f"{model} translates, which has no parts; leave --part out")
     translator = load_translator(model, device, engine=engine, own_process=True)
     pairs = list(read_pairs_for(translator, files))
-    how = {"beam": beam, "alpha": alpha, "split": not whole_lines}
+    how = {"beam": beam, "alpha": alpha, **({"split": False} if whole_lines else {})}
     texts = [line.text for line in translated(translator, chunks(pair.source for pair in pairs), how)]
     target, references = str(translator.about.get("target", "")), [pair.target for pair in pairs]
     result = measure(
         texts, references, target_language=target, lowercase=lowercase, as_paper=as_paper, confidence=confidence
     )
+    overlap = of_summaries(pairs, texts)._asdict() if rouge else {}
     if json:
-        return print_json(dataclasses.asdict(result))
+        return print_json({**dataclasses.asdict(result), **overlap})
     low, high = result.bleu_interval or (0, 0)
     interval = f" (95 % between {low:.2f} and {high:.2f})" if result.bleu_interval else ""
     print(f"BLEU {result.bleu:.2f}{interval}   {result.bleu_signature}")
     print(f"chrF {result.chrf:.2f}   {result.chrf_signature}")
+    for name, value in overlap.items():
+        print(f"{name.upper().replace('_', '-')} {value:.2f}")
+
+
+def of_summaries(pairs: "list[Pair]", texts: list[str]) -> "Rouge":
+    """Each source once, with all its targets."""
+    from qkv.evaluation import rouge
+
+    written = {pair.source: text for pair, text in zip(pairs, texts, strict=True)}
+    targets: dict[str, list[str]] = {}
+    for pair in pairs:
+        targets.setdefault(pair.source, []).append(pair.target)
+    return rouge(list(written.values()), list(targets.values()))
 
 
 def align(

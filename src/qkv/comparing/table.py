@@ -39,8 +39,11 @@ class Entry:
     def behind(self, best: "Entry", name: str) -> str:
         """How much less this row has than the best one with the same seeds: mean and spread, in how many seeds, and how
         probable as much would be if either row could have been the other."""
-        mine, theirs = ({result["seed"]: result.get(name) for result in entry.results} for entry in (self, best))
-        seeds = [seed for seed, value in mine.items() if value is not None and theirs.get(seed) is not None]
+        mine, theirs = (
+            {result["seed"]: float(result[name]) for result in entry.results if result.get(name) is not None}
+            for entry in (self, best)
+        )
+        seeds = [seed for seed in mine if seed in theirs]
         if self is best or len(seeds) < 2:
             return ""
         less = [better(name, theirs[seed]) - better(name, mine[seed]) for seed in seeds]
@@ -106,8 +109,8 @@ class Table:
     @property
     def are_paired(self) -> bool:
         """Whether some row has seeds in common with the best one."""
-        best, *others = self.sorted() or [None]
-        return best is not None and any(entry.behind(best, self.task.score) for entry in others)
+        ranked = self.sorted()
+        return any(entry.behind(ranked[0], self.task.score) for entry in ranked)
 
     def cells(self) -> list[list[str]]:
         names, has_published, rows = self.figures(), self.header()[-1] == "published", []

@@ -12,12 +12,12 @@ from qkv.decoding.alignment import Links, memory_layers, readout_of, strongest, 
 from qkv.decoding.engine import Plain, Search, padded
 from qkv.decoding.hypothesis import NEVER, Hypothesis, length_penalty
 from qkv.decoding.searcher import Searched
-from qkv.decoding.translator import Scored, Translated, Translator, longest_targets
+from qkv.decoding.translator import Scored, Translated, Translator
 from qkv.errors import InputError
-from qkv.models import EncoderDecoder, Model
+from qkv.models import Model, SequenceToSequence, Writes
 from qkv.text.normalise import normalise
 from qkv.text.sentences import split_sentences
-from qkv.text.tokenizer import BOS, EOS, Tokenizer
+from qkv.text.tokenizer import EOS, Tokenizer
 
 Round = list[tuple[list[int], float, int]]  # one call of `step`: the tokens, log p and parent of what it goes on from
 
@@ -71,11 +71,11 @@ def trace(translator: Translator, text: str, **how: Any) -> Trace:
     if not line:
         raise InputError("there is no text to look at; give a sentence")
     check_fits(translator, line)
-    model, tokenizer = cast(EncoderDecoder, translator.model), translator.tokenizer
+    model, tokenizer = cast(SequenceToSequence, translator.model), translator.tokenizer
     watched, is_beam, src = Watched(model), search.beam > 1 and not search.sampling, tokenizer.encode(line)
     twin = Translator(model, tokenizer, translator.about, Plain(cast(Model, watched)))
     every = replace(search, n_best=search.beam) if is_beam else search  # all that it finds, beyond the n best
-    found, looped = twin.search([src], longest_targets([src], model.config.max_length), every, rows=[(0, 0)])[0]
+    found, looped = twin.search([src], translator.limits([src]), every, rows=[(0, 0)])[0]
     translated = twin.join(1, [Searched(found[: search.n_best], looped)])
     tgt = found[0].tokens
     words = [words_in(tokenizer, ids) for ids in (src, tgt)]
@@ -106,8 +106,10 @@ def check_fits(translator: Translator, line: str) -> None:
 @torch.inference_mode()
 def log_probabilities(model: Model, src: list[int], tgt: list[int]) -> Tensor:
     """log p (T + 1, V) of each token after those of tgt before it, and of the end, as every search has it."""
-    given = padded([src], next(model.parameters()).device)
-    logits = model(given, given.new_tensor([[BOS, *tgt]])).logits[0].float().cpu()
+    writer = cast(Writes, model)
+    first, state = writer.start(padded([src], next(model.parameters()).device))
+    tokens = [first, *first.new_tensor(tgt)[:, None]]
+    logits = torch.cat([writer.step(token, state) for token in tokens]).float().cpu()
     logits[:, NEVER] = -torch.inf
     return logits.log_softmax(dim=-1)
 
@@ -129,7 +131,7 @@ def words_in(tokenizer: Tokenizer, ids: list[int]) -> list[Word]:
 class Watched:
     """A model between a search and the real one, and its state: it writes down what the search goes on from."""
 
-    def __init__(self, model: EncoderDecoder) -> None:
+    def __init__(self, model: SequenceToSequence) -> None:
         self.model, self.config, self.rounds = model, model.config, list[Round]()
 
     def parameters(self) -> Iterator[nn.Parameter]:

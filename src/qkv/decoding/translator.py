@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, cast, overload
 
 from qkv.config import check_keys
 from qkv.decoding.engine import Search
 from qkv.decoding.searcher import Opened, Searched
+from qkv.models import SequenceToSequence
 from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
 from qkv.text.sentences import split_sentences, split_to_fit
@@ -49,20 +50,29 @@ class Translator(Opened):
     @property
     def longest(self) -> int:
         """The tokens of the longest sentence that the model has learned from and can read."""
-        return min(self.about.get("longest_source", 10**9), int(self.model.config.max_length) - 1)
+        return min(self.about.get("longest_source", 10**9), self.writer.longest_source)
+
+    @property
+    def writer(self) -> SequenceToSequence:
+        return cast(SequenceToSequence, self.model)
+
+    def limits(self, sources: list[list[int]]) -> list[int]:
+        """How many tokens each translation may have, the end included."""
+        return [min(len(ids) + MORE, self.writer.room(len(ids))) for ids in sources]
 
     @overload
     def translate(self, texts: str, **how: Any) -> Translated: ...
     @overload
     def translate(self, texts: Sequence[str], **how: Any) -> list[Translated]: ...
     def translate(
-        self, texts: str | Sequence[str], *, split: bool = True, workers: int | None = None, **how: Any
+        self, texts: str | Sequence[str], *, split: bool | None = None, workers: int | None = None, **how: Any
     ) -> Translated | list[Translated]:
         """Translate a line of text, or each of several; `how` are the fields of Search: beam=5, sampling=True ...
 
         A line of several sentences is translated sentence by sentence, unless `split` is False: most models have only
-        seen single ones, and leave out what comes after the first.
+        seen single ones, and leave out what comes after the first. One that has learned from whole lines reads them so.
         """
+        split = not self.about.get("whole_lines") if split is None else split
         check_keys(Search, how, "search")
         lines = [normalise(text) for text in ([texts] if isinstance(texts, str) else texts)]
         sentences = [split_sentences(line) if split else [line] * bool(line) for line in lines]
@@ -70,7 +80,7 @@ class Translator(Opened):
             [piece for sentence in several for piece in split_to_fit(sentence, self.fits)] for several in sentences
         ]
         sources = self.tokenizer.encode_batch([piece.strip() for parts in pieces for piece in parts])
-        limits = longest_targets(sources, self.model.config.max_length)
+        limits = self.limits(sources)
         rows = [(line, part) for line, parts in enumerate(pieces) for part in range(len(parts))]
         found = iter(self.search(sources, limits, Search(**how), rows=rows, workers=workers))
         every = zip(sentences, pieces, strict=True)

@@ -1,5 +1,5 @@
-"""How good an answer is: BLEU and chrF of translations, error rates of pronunciations, macro-F1 of classes, the
-correlation of numbers, F1 of phrases and of answers."""
+"""How good an answer is: BLEU and chrF of translations, ROUGE of summaries, error rates of pronunciations, macro-F1 of
+classes, the correlation of numbers, F1 of phrases and of answers."""
 
 from qkv.evaluation.answers import (
     Phrase,
@@ -13,4 +13,5 @@ from qkv.evaluation.answers import (
     spearman,
 )
 from qkv.evaluation.figures import FIGURES, Figure, better, figure, in_words, is_of_part
+from qkv.evaluation.rouge import Rouge, rouge
 from qkv.evaluation.scores import ClassScores, ErrorRates, Scores, class_scores, edit_distance, error_rates, score

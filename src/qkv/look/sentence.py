@@ -12,8 +12,9 @@ from qkv.attention import Maps, recording
 from qkv.decoding import Generator, Plain, Translator
 from qkv.errors import InputError
 from qkv.layers import Stack
-from qkv.models import Backbone, EncoderDecoder, Headed, Model
+from qkv.models import Backbone, Headed, Model, UniLM
 from qkv.objectives.answers import reading
+from qkv.objectives.one_way import joined
 from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS
 
@@ -76,7 +77,7 @@ def look_at(opened: Any, text: str, other: str | None = None) -> Look:
     A translator is watched while it writes `other` (its own translation, if none is given), a backbone while it reads
     one text, or two, in its own frame.
     """
-    if isinstance(opened.model, EncoderDecoder):
+    if isinstance(opened, Translator):
         return look_at_ids(opened, *ids_of(opened, text, other))
     return look_while_reading(opened, text, other)
 
@@ -91,13 +92,23 @@ def ids_of(translator: Translator, source: str, target: str | None = None) -> tu
 
 @torch.inference_mode()
 def look_at_ids(translator: Translator, src: list[int], tgt: list[int]) -> Look:
-    """The same for tokens as they are; neither side has its ends."""
+    """The same for tokens as they are; neither side has its ends. A model of one stack reads both sides as one text."""
+    if isinstance(translator.model, UniLM):
+        return look_at_joined(translator, src, tgt)
     with record_attention(translator) as maps:
         run(translator, src, tgt)
     pieces = translator.tokenizer.pieces
     # A recurrent decoder attends once for each token: its calls are the rows of one map.
     weights = {name: torch.cat(calls, dim=2)[0].cpu() for name, calls in maps.calls.items()}
     return Look([*pieces(src), "</s>"], [*pieces(tgt), "</s>"], weights)
+
+
+def look_at_joined(translator: Translator, src: list[int], tgt: list[int]) -> Look:
+    model, device = translator.model, next(translator.model.parameters()).device
+    ids, segments = joined(*(torch.tensor([row], device=device) for row in ([*src, EOS], [BOS, *tgt, EOS])))
+    with recording(model) as maps:
+        model(ids, segments=segments)
+    return Look(translator.tokenizer.pieces(ids[0].tolist()), [], {name: one[0].cpu() for name, one in maps.items()})
 
 
 def run(translator: Translator, src: list[int], tgt: list[int]) -> None:

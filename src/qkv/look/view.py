@@ -49,7 +49,7 @@ def view(opened: Any, text: str, wanted: Attention = EVERY, **how: Any) -> View:
     rows are named by the token that they wrote, columns by the one read. A backbone just reads, one text or two, of
     which the `second` is in `how`.
     """
-    if not isinstance(opened.model, EncoderDecoder):
+    if not isinstance(opened, Translator):
         return reading_view(opened, text, wanted, **how)
     translator: Translator = opened
     traced = trace(translator, text, **how)
@@ -156,7 +156,7 @@ def explain_view(opened: Any, text: str, stack: Which = "encoder", layer: int = 
     """The Q, K, V computation of one block, step by step; `layer` and `head` count from 1."""
     if stack not in ("encoder", "decoder"):
         raise InputError(f"there is no stack {stack!r} in a transformer; give encoder or decoder")
-    if isinstance(opened.model, EncoderDecoder):
+    if isinstance(opened, Translator):
         check_fits(opened, normalise(text))  # the numbers of a long text would be many megabytes
     trees = [step.to_tree() for step in explain(opened, text, stack=stack, layer=layer, head=head)]
     return {"steps": [tree | {"values": rounded(tree["values"])} for tree in trees]}

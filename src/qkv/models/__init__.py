@@ -10,11 +10,22 @@ from qkv.models.head_finder import HeadFinder, HeadFinderConfig
 from qkv.models.headed import Headed, HeadedOutputs
 from qkv.models.hierarchical import Hierarchical, HierarchicalConfig
 from qkv.models.llama import Llama, LlamaConfig
-from qkv.models.model import Backbone, CausalBackbone, EncoderDecoder, Model, Outputs, State, Writes, count_parameters
+from qkv.models.model import (
+    Backbone,
+    CausalBackbone,
+    EncoderDecoder,
+    Model,
+    Outputs,
+    SequenceToSequence,
+    State,
+    Writes,
+    count_parameters,
+)  # fmt: skip
 from qkv.models.reader import Reader, ReaderConfig, Reading
 from qkv.models.recurrent import Recurrent, RecurrentConfig
 from qkv.models.roberta import Roberta, RobertaConfig
 from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, TransformerEncoder, parameter_count
+from qkv.models.unilm import UniLM, UniLMConfig
 
 MODELS: dict[str, type[Model]] = {
     "transformer": Transformer,
@@ -28,6 +39,7 @@ MODELS: dict[str, type[Model]] = {
     "roberta": Roberta,
     "ernie2": Ernie2,
     "elmo": Elmo,
+    "unilm": UniLM,
     "hierarchical": Hierarchical,
     "reader": Reader,
     "head_finder": HeadFinder,

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor, nn
 
 from qkv.attention import Choice, drawing
+from qkv.config import Tree
 from qkv.layers import Embedding, Pool, Projection
 from qkv.positions import Places
 from qkv.text.frames import ENDS, Frame
@@ -57,11 +58,17 @@ class Model(nn.Module):
     config_class: ClassVar[type[Any]]
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # names of sizes -> settings
     shown: ClassVar[str]  # what `sizes` says, with {c} for the settings
+    begins_with: ClassVar[tuple[type[Any], ...]] = ()  # settings of other models whose weights it can begin with
     config: Any
 
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.config = config
+
+    @classmethod
+    def fitting(cls, tokenizer: Tokenizer) -> Tree:
+        """Settings that follow from the vocabulary, beside its size."""
+        return {}
 
     def inputs(self) -> set[str]:
         """The names of what it reads."""
@@ -75,8 +82,26 @@ class Model(nn.Module):
         return f"d_model {self.config.d_model}, {self.shown.format(c=self.config)}"
 
 
-class EncoderDecoder(Model, Writes):
-    """A model that reads one text and writes another; `tied` says which of its three tables of words are one."""
+class SequenceToSequence(Model, Writes):
+    """A model that reads one text and writes another. Lengths are in tokens; a source is counted without its end."""
+
+    @classmethod
+    def context(cls, source: int, target: int) -> int:
+        """The max_length that a source and a target of these lengths need, neither counted with its ends."""
+        return max(source, target) + 2
+
+    @property
+    def longest_source(self) -> int:
+        """What it can read and still write on."""
+        return int(self.config.max_length) - 1
+
+    def room(self, source: int) -> int:
+        """What it can write, the end included, after a source of that length."""
+        return int(self.config.max_length) - 1
+
+
+class EncoderDecoder(SequenceToSequence):
+    """An encoder that reads, and a decoder that writes; `tied` says which of their three tables of words are one."""
 
     vocabulary: Projection
 
@@ -122,6 +147,7 @@ class Backbone(Model):
     frame: ClassVar[Frame] = ENDS  # what stands around a text
     pool: ClassVar[Pool] = "last"  # which token's state stands for a text,
     dense: ClassVar[bool] = False  # and whether a layer with tanh comes before a head on it
+    specials: ClassVar[tuple[str, ...]] = ()  # named tokens that it needs, beside those of its frame
 
     def inputs(self) -> set[str]:
         return set(signature(self.encode).parameters)

@@ -9,6 +9,7 @@ from qkv.objectives.bidirectional_lm import BidirectionalLM
 from qkv.objectives.causal_lm import CausalLM
 from qkv.objectives.masked_lm import MaskedLM
 from qkv.objectives.objective import NOTHING, Asked, Loss, Objective
+from qkv.objectives.one_way import LeftToRight, MaskedTranslation, RightToLeft, SequenceToSequenceLM
 from qkv.objectives.sentences import NextSentence, SentenceDistance, SentenceOrder
 from qkv.objectives.span_boundary import SpanBoundary
 from qkv.objectives.together import Each, Either, Together, alternatives, plain
@@ -21,6 +22,10 @@ OBJECTIVES: dict[str, type[Any]] = {
     "bidirectional_lm": BidirectionalLM,
     "masked_lm": MaskedLM,
     "span_boundary": SpanBoundary,
+    "left_to_right_lm": LeftToRight,
+    "right_to_left_lm": RightToLeft,
+    "sequence_to_sequence_lm": SequenceToSequenceLM,
+    "masked_translation": MaskedTranslation,
     "next_sentence": NextSentence,
     "sentence_order": SentenceOrder,
     "sentence_distance": SentenceDistance,

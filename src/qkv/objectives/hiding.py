@@ -18,6 +18,7 @@ Draw = Callable[[], Floats]  # numbers from 0 to 1, (B, T), others at each call
 P, LONGEST = 0.2, 10
 CHANCES = P * (1 - P) ** np.arange(LONGEST)
 UP_TO = np.cumsum(CHANCES / CHANCES.sum())  # of a span's length of 1, 2 .. LONGEST words
+NGRAMS = np.array([0.8, 0.9, 1.0])  # Dong et al. 2019, section 2.3: one token 80 % of the time, else two or three
 # Steele, Lea & Flood 2014 (SplitMix64).
 GOLDEN, MIX_1, MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
@@ -85,14 +86,16 @@ def words(free: Flags, starts: Flags, budget: Ints, draw: Draw) -> Flags:
     return free & np.take_along_axis(chosen, first, axis=1)
 
 
-def spans(free: Flags, starts: Flags, budget: Ints, draw: Draw) -> Flags:
+def spans(free: Flags, starts: Flags, budget: Ints, draw: Draw, up_to: Floats = UP_TO) -> Flags:
     """Joshi et al. 2020 (SpanBERT), section 3.1: spans of l words, l ~ Geometric(0.2) up to 10, from the beginning of a
-    word on, until exactly `budget` (B,) tokens are hidden. A span ends before a special token."""
+    word on, until exactly `budget` (B,) tokens are hidden. A span ends before a special token.
+
+    `up_to` are the chances of other lengths: of at most one word, of at most two, and so on."""
     length = free.shape[1]
     word, first = starts.cumsum(axis=1), first_of_unit(starts)
     edges = [np.append(np.flatnonzero(row), length) for row in starts]  # where words begin; word i ends at edges[i]
     barred = np.minimum.accumulate(np.where(free, length, np.arange(length))[:, ::-1], axis=1)[:, ::-1]
-    anchors, counts = np.argsort(np.where(free, draw(), 2.0), axis=1), lengths(draw())
+    anchors, counts = np.argsort(np.where(free, draw(), 2.0), axis=1), lengths(draw(), up_to)
     hidden = np.zeros_like(free)
     for row, left in enumerate(np.minimum(budget, free.sum(axis=1)).tolist()):
         turns = iter(zip(anchors[row], counts[row], strict=True))
@@ -107,9 +110,9 @@ def spans(free: Flags, starts: Flags, budget: Ints, draw: Draw) -> Flags:
     return hidden
 
 
-def lengths(draw: Floats) -> Ints:
+def lengths(draw: Floats, up_to: Floats = UP_TO) -> Ints:
     """Words of a span by numbers from 0 to 1."""
-    return np.searchsorted(UP_TO[:-1], draw, side="right") + 1
+    return np.searchsorted(up_to[:-1], draw, side="right") + 1
 
 
 def runs(hidden: Flags) -> Ints:

@@ -3,7 +3,7 @@
 from collections.abc import Container
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -25,24 +25,12 @@ INSIDE = {"phrase": IN_PHRASE, "entity": IN_ENTITY}  # units that come with the 
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaskedLM(Usual):
-    """Devlin et al. 2019, section 3.1, task 1: L = - sum over hidden tokens of log p(token | the text with holes).
-
-    A token that is chosen becomes <mask> 8 times in 10, another one at random once, and stays as it is once. What is
-    chosen is a `unit`: pieces (BERT), whole words (BERT's later code), spans of words (SpanBERT, where a whole span
-    shares its fate), phrases or names (ERNIE 1.0, of files that mark them).
-    """
+class Hides(Usual):
+    """Words of a text are hidden and asked for; by itself nothing: a subclass says which."""
 
     rate: float = setting(0.15, "the share of tokens that are asked for; of phrases and entities, the share of units")
     mask: float = setting(0.8, "the share of these that become <mask>")
     keep: float = setting(0.1, "the share of these that stay as they are; the rest become any token")
-    unit: Literal["piece", "word", "span", "phrase", "entity"] = setting(
-        "piece", "what is hidden as a whole: piece, word, span, phrase or entity"
-    )
-    only: bool = setting(
-        False, "of phrases and entities: those that the files mark, of several tokens, and no other words"
-    )
-    static: bool = setting(False, "hide the same tokens in every epoch, as BERT did, and not others each time")
 
     turn = 2
     _mask_id: ClassVar[int]  # of the vocabulary that it knows
@@ -50,19 +38,13 @@ class MaskedLM(Usual):
     _begins: ClassVar[Tensor]  # (V,), True at tokens that a word begins with
 
     def __post_init__(self) -> None:
-        if self.only and self.unit not in INSIDE:
-            raise ValueError(f"only=True is for the units {' and '.join(INSIDE)}, and unit is {self.unit}")
         if not 0 < self.rate <= 1 or min(self.mask, self.keep) < 0 or self.mask + self.keep > 1:
             raise ValueError(
                 f"rate={self.rate}, mask={self.mask} and keep={self.keep} are no shares; give 0 < rate <= 1, and mask "
                 "and keep of at least 0 that are at most 1 together"
             )
 
-    @property
-    def passages(self) -> bool:  # type: ignore[override]
-        return self.unit in INSIDE
-
-    def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "MaskedLM":
+    def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> Self:
         known = copy(self)
         begins = torch.tensor(tokenizer.begins_word)
         facts = {"_mask_id": tokenizer.special("<mask>"), "_special": special(tokenizer), "_begins": begins}
@@ -72,29 +54,78 @@ class MaskedLM(Usual):
 
     def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
         """Labels (B, T): the tokens that are asked for, PAD elsewhere."""
-        text = read(batch, inputs)
-        ids = text.ids
-        draw = hiding.by_place(text.places) if self.static else hiding.at_random(ids.shape, rng)
+        given, text = self.arranged(batch, rng, inputs)
+        ids, draw = text.ids, self.draws(text, rng)
         hidden = self.choose(text, draw)
-        fate, drawn = draw(), (draw() * len(self._special)).astype(np.int64)
-        if self.unit == "span":
-            fate = np.take_along_axis(fate, hiding.runs(hidden), axis=1)
+        fate, drawn = self.fates(hidden, draw()), (draw() * len(self._special)).astype(np.int64)
         masked = np.where(hidden & (fate < self.mask), self._mask_id, ids.numpy())
         masked = np.where(hidden & (fate >= self.mask + self.keep), drawn, masked)
         labels = ids.masked_fill(~torch.from_numpy(hidden), PAD)
-        found = {"ids": torch.from_numpy(masked)}
         count, tokens = int(hidden.sum()), int((ids != PAD).sum())
+        found = {**given, "ids": torch.from_numpy(masked)}
         return Asked(found, labels, count, beside={"labels": labels}, read=tokens)
+
+    def arranged(self, batch: Batch, rng: torch.Generator, inputs: Given) -> tuple[dict[str, Any], Read]:
+        """The text of which words are hidden, and what a model reads beside its ids."""
+        return {}, read(batch, inputs)
+
+    def draws(self, text: Read, rng: torch.Generator) -> Draw:
+        return hiding.at_random(text.ids.shape, rng)
+
+    def choose(self, text: Read, draw: Draw) -> Flags:
+        """Which tokens are hidden."""
+        raise NotImplementedError
+
+    def fates(self, hidden: Flags, fate: hiding.Floats) -> hiding.Floats:
+        """Numbers from 0 to 1, by which each hidden token becomes <mask>, stays, or becomes another."""
+        return fate
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedLM(Hides):
+    """Devlin et al. 2019, section 3.1, task 1: L = - sum over hidden tokens of log p(token | the text with holes).
+
+    A token that is chosen becomes <mask> 8 times in 10, another one at random once, and stays as it is once. What is
+    chosen is a `unit`: pieces (BERT), whole words (BERT's later code), spans of words (SpanBERT, where a whole span
+    shares its fate), phrases or names (ERNIE 1.0, of files that mark them), or pieces of which one in five choices
+    takes one or two more behind it (UniLM).
+    """
+
+    unit: Literal["piece", "word", "span", "phrase", "entity", "ngram"] = setting(
+        "piece", "what is hidden as a whole: piece, word, span, phrase, entity or ngram"
+    )
+    only: bool = setting(
+        False, "of phrases and entities: those that the files mark, of several tokens, and no other words"
+    )
+    static: bool = setting(False, "hide the same tokens in every epoch, as BERT did, and not others each time")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.only and self.unit not in INSIDE:
+            raise ValueError(f"only=True is for the units {' and '.join(INSIDE)}, and unit is {self.unit}")
+
+    @property
+    def passages(self) -> bool:  # type: ignore[override]
+        return self.unit in INSIDE
+
+    def draws(self, text: Read, rng: torch.Generator) -> Draw:
+        return hiding.by_place(text.places) if self.static else super().draws(text, rng)
+
+    def fates(self, hidden: Flags, fate: hiding.Floats) -> hiding.Floats:
+        return np.take_along_axis(fate, hiding.runs(hidden), axis=1) if self.unit == "span" else fate
 
     def choose(self, text: Read, draw: Draw) -> Flags:
         """Of n tokens max(1, round(rate n)), special ones counted, though none is taken; of spans, ceil(rate n) of the
         tokens that are not special; of phrases and entities max(1, round(rate n)) of n units."""
         ids = text.ids
         free: Flags = (~self._special[ids]).numpy()
-        counted = (ids != PAD).sum(dim=1).numpy() if self.unit in ("piece", "word") else free.sum(axis=1)
+        are_pieces = self.unit in ("piece", "word", "ngram")
+        counted = (ids != PAD).sum(dim=1).numpy() if are_pieces else free.sum(axis=1)
         budget = np.rint(counted * self.rate).astype(np.int64).clip(min=1)
         if self.unit == "piece":
             return hiding.some(free, budget, draw)
+        if self.unit == "ngram":
+            return hiding.spans(free, np.ones_like(free), budget, draw, hiding.NGRAMS)
         starts: Flags = self._begins[ids].numpy() | ~free
         inside: Flags = (text.marks.numpy() & INSIDE.get(self.unit, 0)) != 0
         starts &= ~inside

@@ -13,8 +13,9 @@ from qkv.data import Rows, Stream, Windows, each_row
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import at_holes
 from qkv.folder import About, Loaded
-from qkv.models import Bert, Elmo, Model
-from qkv.objectives import Objective, objective
+from qkv.models import Bert, Elmo, Model, UniLM
+from qkv.objectives import Objective, objective, plain
+from qkv.objectives.one_way import OneWay, SequenceToSequenceLM
 from qkv.objectives.passages import BASE, COLUMNS
 from qkv.tasks.corpus import Corpus, Scale
 from qkv.tasks.filler import Filler
@@ -107,7 +108,13 @@ class Fill(OnRunningText):
         return Windows(rows, length=max(1, length - 1), batch=batch, seed=self.data.seed)
 
     def check(self, rows: Rows, asked: Objective) -> None:
-        """Whether there are the documents, and the phrases, that are asked about."""
+        """Whether the model reads as it is asked to; and whether there are the documents, and the phrases, for it."""
+        one_way = any(isinstance(one, OneWay | SequenceToSequenceLM) for one in plain(asked))
+        if one_way and not issubclass(self.model, UniLM):
+            raise InputError(
+                "the objective asks for texts that are read one way, and this model always reads both; train one with "
+                "--architecture unilm, or leave that part of the objective out"
+            )
         if not self.by_passages:
             return
         marks, documents = 0, set[int]()
@@ -131,7 +138,7 @@ class Fill(OnRunningText):
         told = super().about(corpus)
         return {**told, "documents": self.data.documents} if self.by_passages else told
 
-    def asked_of(self, loaded: Loaded) -> str:
+    def scored_by(self, loaded: Loaded) -> str:
         """All that the model was asked in training, each figure under its name; but not where it has lost the heads for
         that, as a folder of others' has."""
         asked = loaded.about.get("objective", self.objective)

@@ -19,6 +19,11 @@ from qkv.text.tokenizer import Tokenizer
 RATES = ((256, 3e-4), (512, 1e-4), (math.inf, 3e-5))
 
 
+def gentle(start: Tree) -> float:
+    """The learning rate that tunes a model of these sizes."""
+    return next(rate for widest, rate in RATES if start["d_model"] <= widest)
+
+
 @dataclass(frozen=True, kw_only=True)
 class BackboneConfig(TextConfig):
     """How texts become ids and batches for a backbone."""
@@ -82,7 +87,7 @@ class OnBackbone(Task):
         """Devlin et al. 2019, appendix A.3: what has learned before is tuned gently, for a few epochs. A new model
         learns from the beginning, for as long as it gets better."""
         width = self.start.get("d_model", 0)
-        rate = next(rate for widest, rate in RATES if width <= widest) if width else 1e-3
+        rate = gentle(self.start) if width else 1e-3
         epochs = 4.0 if width else 15.0
         steps = max(1, survey.characters // 4 // self.tokens) * min(epochs, training.epochs or epochs)
         most = 100 if training.minutes else 400  # nobody knows yet how many steps a minute has

@@ -70,6 +70,11 @@ class Task:
     def models(cls) -> dict[str, type[Model]]:
         return {name: model for name, model in MODELS.items() if issubclass(model, cls.kinds)}
 
+    @classmethod
+    def asked_of(cls, model: type[Model]) -> str:
+        """The objective that asks a model for it."""
+        return cls.objective
+
     # -- from files to batches -----------------------------------------------------------------------------------
 
     def look(self, paths: Sequence[Path]) -> None:
@@ -127,9 +132,9 @@ class Task:
         return (self.key(example),)
 
     def named_tokens(self) -> tuple[str, ...]:
-        """The special tokens that the vocabulary must have: the task's, and those of the model's frame."""
-        framed = self.model.frame.specials if issubclass(self.model, Backbone) else ()
-        return tuple(dict.fromkeys(self.specials + framed))
+        """The special tokens that the vocabulary must have: the task's, and those of the model."""
+        own = self.model.frame.specials + self.model.specials if issubclass(self.model, Backbone) else ()
+        return tuple(dict.fromkeys(self.specials + own))
 
     def facts(self, survey: Survey, tokenizer: Tokenizer) -> About:
         """What a trained model must remember of its data beside the tokenizer: the labels, for example. Plain data:
@@ -285,7 +290,7 @@ class Task:
     def evaluate(self, loaded: Loaded, examples: Sequence[Any], *, by: str = "", **how: Any) -> Tree:
         """Figures of a trained model on some examples, by the task's own objective or another; `how` says how to
         search, for tasks that do."""
-        asked = objective(by or self.objective).knowing(loaded.tokenizer, loaded.model.inputs())
+        asked = objective(by or self.asked_of(self.model)).knowing(loaded.tokenizer, loaded.model.inputs())
         if lacking := sorted(asked.heads.keys() - getattr(loaded.model, "head_texts", {}).keys()):
             raise InputError(f"the model has no head for {lacking[0]}; train it with that, or measure by another one")
         self.data = self.settle(loaded.model.config, asked)
@@ -293,7 +298,7 @@ class Task:
         self.check(rows, asked)
         return dict(self.measure(loaded.model, asked, self.validation(rows)))
 
-    def asked_of(self, loaded: Loaded) -> str:
+    def scored_by(self, loaded: Loaded) -> str:
         """The objective by which a trained model is scored, if that is not just the task's own."""
         return ""
 

@@ -18,8 +18,9 @@ from qkv.engines import open_translator
 from qkv.errors import InputError
 from qkv.evaluation import Scores, score
 from qkv.folder import About, Loaded, RunFolder
-from qkv.models import EncoderDecoder, Model
+from qkv.models import EncoderDecoder, Model, SequenceToSequence
 from qkv.tasks.corpus import Corpus, Found, Scale, Survey
+from qkv.tasks.on_backbone import gentle
 from qkv.tasks.task import Task
 from qkv.tasks.text_config import TextConfig
 from qkv.text import Pair, languages, read_pairs
@@ -38,12 +39,21 @@ class PairsConfig(TextConfig):
     source: str = setting("", "the language to translate from, e.g. en; --from on the command line")
     target: str = setting("", "the language to translate to, e.g. de; --to on the command line")
     max_length: int = setting(200, "pairs with more tokens than this on a side are left out, and counted")
+    max_target: int = setting(0, "the same of the target alone, where it is much shorter; 0 for max_length")
+    whole_lines: bool = setting(False, "a line of several sentences is translated as one, as in training: a summary")
     doctor: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_length < 1:
             raise ValueError(f"max_length must be at least 1, not {self.max_length}")
+        if self.max_target < 0:
+            raise ValueError(f"max_target must be a number of tokens, or 0 for max_length, not {self.max_target}")
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """The most tokens of a source and of a target."""
+        return self.max_length, self.max_target or self.max_length
 
 
 # Pairs below; on a CPU, on a GPU. Dropout falls as data grows; the first rows follow the published Multi30k baseline
@@ -64,7 +74,7 @@ class Translate(Task):
     name = "translate"
     shape = "pairs"
     example_class = Pair
-    kinds = (EncoderDecoder,)
+    kinds = (SequenceToSequence,)
     architecture = "transformer"
     objective = "translation"
     figures = ("loss", "bleu")
@@ -79,6 +89,11 @@ class Translate(Task):
     columns = 2
     sizes = (0, 1)
     unique = True
+
+    @classmethod
+    def asked_of(cls, model: type[Model]) -> str:
+        """A model of one stack is asked for hidden words."""
+        return cls.objective if issubclass(model, EncoderDecoder) else "masked_translation"
 
     # -- from files to batches -----------------------------------------------------------------------------------
 
@@ -125,14 +140,16 @@ class Translate(Task):
 
     @property
     def longest(self) -> tuple[int, int]:
-        return self.data.max_length + 1, self.data.max_length + 2
+        source, target = self.data.lengths
+        return source + 1, target + 2
 
     def validation(self, rows: Any) -> Stream:
         return Buckets(rows, tokens=VALID_TOKENS, seed=self.data.seed, sizes=self.sizes)
 
     def facts(self, survey: Survey, tokenizer: Tokenizer | None = None) -> About:
         source, target = self.languages
-        return {"source": source or "", "target": target or ""}
+        split: About = {"whole_lines": True} if self.data.whole_lines else {}
+        return {"source": source or "", "target": target or "", **split}
 
     # -- settings and model --------------------------------------------------------------------------------------
 
@@ -142,14 +159,33 @@ class Translate(Task):
         steps = max(1, (characters // 8 + pairs) // scale.tokens)  # a token takes some four letters, a sentence an end
         return merge(
             scale.settings(characters, steps, training, RATES),
-            {"data": self.facts(survey), "model": {"norm": "pre"}},
+            {"data": {**self.facts(survey), **self.fitting_lengths()}, "model": {"norm": "pre"}},
             {"training": {"validate_every": 0 if steps >= 100 else 100}},  # once an epoch, unless epochs are short
+            {"training": {"learning_rate": gentle(self.start)}} if self.is_one_stack and self.start else {},
         )
 
+    @property
+    def is_one_stack(self) -> bool:
+        return not issubclass(self.model, EncoderDecoder)
+
+    def fitting_lengths(self) -> Tree:
+        """What a model of one stack, with which training starts, can read and write in its context."""
+        context = self.start.get("max_length", math.inf)
+        if self.needed(*self.data.lengths) <= context or not self.is_one_stack:
+            return {}
+        return {"max_length": max(1, (context - self.needed(0, 0)) // 2)}
+
+    def needed(self, source: int, target: int) -> int:
+        assert issubclass(self.model, SequenceToSequence)
+        return self.model.context(source, target)
+
     def fitting(self, model: Tree, tokenizer: Tokenizer, facts: About) -> Tree:
-        longest = self.data.max_length + 2
+        longest = self.needed(*self.data.lengths)
         if model.get("max_length", longest) < longest:
-            raise InputError(f"model.max_length must be at least {longest}: data.max_length and two more; leave it out")
+            lengths = "data.max_length and two more"
+            if self.is_one_stack:
+                lengths = "source and target (data.max_length, data.max_target) and three more"
+            raise InputError(f"model.max_length must be at least {longest}: {lengths}; leave it out, or make them less")
         fitted: Tree = {"vocab_size": len(tokenizer), "max_length": model.get("max_length", max(longest, 256))}
         if any("scope" in str(model.get(key, "")) for key in ("attention", "encoder_attention")):
             fitted["sentence_ends"] = tokenizer.sentence_ends()

@@ -9,7 +9,7 @@ from qkv.errors import InputError
 from qkv.text.examples import Pair
 from qkv.text.language import is_code, pick
 from qkv.text.lines import read_lines
-from qkv.text.records import Record, find_columns, read_objects, read_table, rows, shown, text_at
+from qkv.text.records import Record, find_columns, read_objects, read_table, rows, shown, texts_at
 
 OBJECT = 'write {"source": "...", "target": "..."} or {"en": "...", "de": "..."} on each line'
 ROW = (
@@ -69,14 +69,16 @@ def _header(path: Path, cells: list[str], source: str | None, target: str | None
 
 
 def read_pair_objects(path: Path, source: str | None, target: str | None, skipped: Counter[str]) -> Iterator[Pair]:
-    """Each object has a source and a target, or two languages."""
+    """Each object has a source and a target, or two languages. A source may be a list of sentences, which are put
+    together; of a list of targets each makes a pair with the source."""
     for place, record in read_objects(path, OBJECT, skipped):
         inner = record.get("translation")  # the shape of Hugging Face's translation sets
         record = inner if isinstance(inner, dict) else record
         src, tgt = "source", "target"
         if src not in record or tgt not in record:
             src, tgt = _keys(record, source, target, place)
-        yield Pair(text_at(record, src, place, OBJECT), text_at(record, tgt, place, OBJECT), place)
+        text = " ".join(texts_at(record, src, place, OBJECT))
+        yield from (Pair(text, one, place) for one in texts_at(record, tgt, place, OBJECT))
 
 
 def _keys(record: Record, source: str | None, target: str | None, place: str) -> tuple[str, str]:

@@ -120,6 +120,14 @@ def text_at(record: Record, key: str, place: str, shape: str) -> str:
     return text
 
 
+def texts_at(record: Record, key: str, place: str, shape: str) -> list[str]:
+    """The text that an object has under a key, or each of a list of them that is not empty."""
+    several = record.get(key)
+    if not isinstance(several, list) or not several:
+        return [text_at(record, key, place, shape)]
+    return [text_at({key: one}, key, place, shape) for one in several]
+
+
 def shown(record: Record) -> str:
     return ", ".join(map(repr, list(record)[:5])) or "none"
 

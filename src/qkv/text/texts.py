@@ -5,7 +5,7 @@ from pathlib import Path
 
 from qkv.text.examples import Text
 from qkv.text.lines import read_characters
-from qkv.text.records import read_objects, text_at
+from qkv.text.records import read_objects, texts_at
 
 BORDERS = ("file", "blank_lines", "lines")  # what parts the documents of a plain file
 PIECE = 1 << 16  # characters after which a document is cut at the next good place, or at any after twice as many
@@ -19,10 +19,11 @@ def read_plain_text(path: Path, documents: str, field: str) -> Iterator[Text]:
 
 
 def read_json_texts(path: Path, documents: str, field: str) -> Iterator[Text]:
-    """Each object has one document, under the key `field`; those without a word are left out."""
+    """Each object has one document, under the key `field`, perhaps as a list of sentences; those without a word are
+    left out."""
     shape = f'write {{"{field}": "..."}} on each line, or say which key holds the texts'
     for place, record in read_objects(path, shape):
-        if (text := text_at(record, field, place, shape)).strip():
+        if (text := " ".join(texts_at(record, field, place, shape))).strip():
             yield from (piece._replace(place=place) for piece in _pieces(path, _parts([text])))
 
 

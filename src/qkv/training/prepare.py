@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from qkv import folder
 from qkv.config import Tree, from_tree, merge, to_tree
@@ -18,7 +19,7 @@ from qkv.text.tokenizer import BOS, PAD, UNK, Tokenizer
 from qkv.training.display import Display
 from qkv.training.settings import Settings, TrainingConfig, architecture, complete, paths, spelled_out, task_of
 
-FITTED = ("vocab_size", "n_classes", "sentence_ends")  # settings of a model that follow from its data
+FITTED = ("vocab_size", "n_classes", "sentence_ends", "mask_id")  # settings of a model that follow from its data
 
 
 def task(tree: Tree, where: str) -> Task:
@@ -36,22 +37,29 @@ def started(asked: Tree, where: str) -> tuple[Tree, Loaded | None]:
         return asked, None
     start, kind = folder.load(paths([asked["start"]])[0]), task_of(asked, where)
     held, config = folder.origin(start.model)
-    alike = [name for name, model in kind.models().items() if model.config_class is type(config)]
+    alike = {name: model.config_class for name, model in kind.models().items() if grows_from(model, type(config))}
     holds = f"{asked['start']} holds a {held} model"
     if not alike:
         known = ", ".join(kind.models())
         raise InputError(f"{holds}, which cannot learn the task {kind.name!r}; start from one of these: {known}")
-    name = asked.get("architecture") or (held if held in alike else alike[0])
+    name = asked.get("architecture") or (held if held in alike else next(iter(alike)))
     if name not in alike:
         raise InputError(f"{holds}, and {name} was asked for; leave --architecture out")
     if asked.get("data", {}).get("tokenizer"):
         cure = "leave it out, or add some with --data.grow"
         raise InputError(f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; {cure}")
-    sizes = {key: value for key, value in to_tree(config).items() if key not in FITTED}
+    own = FITTED if alike[name] is type(config) else (*FITTED, *vars(alike[name])["__annotations__"])
+    sizes = {key: value for key, value in to_tree(config).items() if key not in own}
     if "silent" in sizes:  # what the data may ask for is learned now
         sizes["silent"] = [number for number in sizes["silent"] if number in (PAD, BOS, UNK)]
     model = merge(sizes, spelled_out({**asked, "architecture": name}, where))
     return {**asked, "architecture": name, "model": model}, start
+
+
+def grows_from(model: type[Model], settings: type[Any]) -> bool:
+    """Whether a model can begin with the weights of one with such settings: of its own kind, or of the one that its
+    paper begins with; then what its settings say anew is its own."""
+    return model.config_class is settings or settings in model.begins_with
 
 
 def read(asked: Tree, memory: Mapping[str, Part], place: Path, display: Display, where: str) -> Survey:
@@ -80,7 +88,7 @@ def chosen(asked: Tree, survey: Survey, where: str) -> Tree:
 def fitted(task: Task, tree: Tree, tokenizer: Tokenizer, facts: About, where: str) -> Settings:
     """The whole settings, with those of the model that follow from the data: a person may leave them out."""
     asked = spelled_out(tree, where)
-    fitting = task.fitting(asked, tokenizer, facts)
+    fitting = {**task.model.fitting(tokenizer), **task.fitting(asked, tokenizer, facts)}
     for key, value in fitting.items():
         if asked.get(key, value) != value:
             raise InputError(f"model.{key} is {asked[key]!r}, but the data asks for {value!r}; leave it out")

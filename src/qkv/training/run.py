@@ -162,7 +162,8 @@ class Run:
                 self.folder.place.mkdir(exist_ok=True)
                 remove(self.folder.corpus)
                 corpus = Corpus.open(corpus.folder.rename(self.folder.corpus))
-        is_own = leads(task.objective, settings.objective)  # what baselines answer
+        own = task.asked_of(task.model).partition("(")[0]
+        is_own = leads(own, settings.objective)  # what baselines answer
         if is_own and (baselines := task.baselines(corpus)):
             write_json(self.folder.baselines, baselines)
         checkpoint.set_random_state(self.drawn)
