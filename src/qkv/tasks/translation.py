@@ -1,33 +1,27 @@
 """Translation: sentence pairs in, a translator out."""
 
-import math
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import torch
-
-from qkv.config import Tree, merge, setting
-from qkv.data import Buckets, Stream
+from qkv.config import Tree, setting
 from qkv.decoding import Translator
-from qkv.engines import open_translator
 from qkv.errors import InputError
 from qkv.evaluation import Scores, score
 from qkv.folder import About, Loaded, RunFolder
 from qkv.models import EncoderDecoder, Model
-from qkv.tasks.corpus import Corpus, Found, Scale, Survey
-from qkv.tasks.task import Task
+from qkv.tasks.corpus import Corpus, Found, Survey
+from qkv.tasks.on_encoder_decoder import OnEncoderDecoder
 from qkv.tasks.text_config import TextConfig
 from qkv.text import Pair, languages, read_pairs
 from qkv.text.doctor import Report, Rules, examine, fail_if_unusable
 from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS, Tokenizer
 
-VALID_TOKENS = 4096  # of a batch to validate on
 TIMED, ROUNDS = 100, 3  # sentences whose decoding is timed, and how often
 
 
@@ -46,39 +40,22 @@ class PairsConfig(TextConfig):
             raise ValueError(f"max_length must be at least 1, not {self.max_length}")
 
 
-# Pairs below; on a CPU, on a GPU. Dropout falls as data grows; the first rows follow the published Multi30k baseline
-# (tiny, dropout 0.3), the last the paper's base model.
-SIZES: list[tuple[float, Scale, Scale]] = [
-    (5_000, Scale(2_000, "tiny", 0.3, 1024, 60), Scale(2_000, "tiny", 0.3, 1024, 60)),
-    (60_000, Scale(6_000, "tiny", 0.3, 2048, 40), Scale(6_000, "tiny", 0.3, 4096, 60)),
-    (400_000, Scale(8_000, "small", 0.2, 4096, 20), Scale(8_000, "small", 0.2, 8192, 40)),
-    (4_000_000, Scale(16_000, "small", 0.1, 4096, 5), Scale(16_000, "base", 0.1, 16384, 20)),
-    (math.inf, Scale(16_000, "small", 0.1, 8192, 2), Scale(32_000, "base", 0.1, 16384, 10)),
-]
-RATES = {"tiny": 3e-3, "small": 1e-3, "base": 7e-4}
-
-
-class Translate(Task):
+class Translate(OnEncoderDecoder):
     """Vaswani et al. 2017, section 5: sentence pairs to a translator; what qkv train does without --task."""
 
     name = "translate"
     shape = "pairs"
     example_class = Pair
     kinds = (EncoderDecoder,)
-    architecture = "transformer"
     objective = "translation"
     figures = ("loss", "bleu")
     score = "bleu"
-    search = {"beam": 5, "alpha": 1.0}  # noqa: RUF012
     data_class = PairsConfig
     files = "files of sentence pairs, for example: qkv train pairs.tmx --from en --to de"
-    asks = 'qkv translate "..."'
     unit = "pairs"
-    speed = "tokens"
     key_is = "source"
     columns = 2
     sizes = (0, 1)
-    unique = True
 
     # -- from files to batches -----------------------------------------------------------------------------------
 
@@ -118,46 +95,22 @@ class Translate(Task):
         return example.source, example.target
 
     def encode(self, examples: Sequence[Pair], tokenizer: Tokenizer, facts: About) -> list[tuple[list[int], list[int]]]:
-        """(x1 .. xn </s>, <s> y1 .. ym </s>)"""
+        """(x1 .. xn </s>, <s> y1 .. ym </s>), with the mark of the target before x1 and y1 if the vocabulary has it."""
+        mark = tokenizer.mark(facts.get("target", ""))
         sources = tokenizer.encode_batch([pair.source for pair in examples])
         targets = tokenizer.encode_batch([pair.target for pair in examples])
-        return [([*src, EOS], [BOS, *tgt, EOS]) for src, tgt in zip(sources, targets, strict=True)]
+        return [([*mark, *src, EOS], [BOS, *mark, *tgt, EOS]) for src, tgt in zip(sources, targets, strict=True)]
 
     @property
     def longest(self) -> tuple[int, int]:
         return self.data.max_length + 1, self.data.max_length + 2
 
-    def validation(self, rows: Any) -> Stream:
-        return Buckets(rows, tokens=VALID_TOKENS, seed=self.data.seed, sizes=self.sizes)
-
-    def facts(self, survey: Survey, tokenizer: Tokenizer | None = None) -> About:
+    def told(self) -> Tree:
         source, target = self.languages
         return {"source": source or "", "target": target or ""}
 
-    # -- settings and model --------------------------------------------------------------------------------------
-
-    def choose(self, survey: Survey, device: torch.device, training: Any) -> Tree:
-        pairs, characters = len(survey.train), survey.characters
-        scale = next(cpu if device.type == "cpu" else gpu for below, cpu, gpu in SIZES if pairs < below)
-        steps = max(1, (characters // 8 + pairs) // scale.tokens)  # a token takes some four letters, a sentence an end
-        return merge(
-            scale.settings(characters, steps, training, RATES),
-            {"data": self.facts(survey), "model": {"norm": "pre"}},
-            {"training": {"validate_every": 0 if steps >= 100 else 100}},  # once an epoch, unless epochs are short
-        )
-
-    def fitting(self, model: Tree, tokenizer: Tokenizer, facts: About) -> Tree:
-        longest = self.data.max_length + 2
-        if model.get("max_length", longest) < longest:
-            raise InputError(f"model.max_length must be at least {longest}: data.max_length and two more; leave it out")
-        fitted: Tree = {"vocab_size": len(tokenizer), "max_length": model.get("max_length", max(longest, 256))}
-        if any("scope" in str(model.get(key, "")) for key in ("attention", "encoder_attention")):
-            fitted["sentence_ends"] = tokenizer.sentence_ends()
-        return fitted
-
-    def about(self, corpus: Corpus) -> About:
-        lengths = (corpus.train.lengths(shard)[:, 0] for shard in range(corpus.train.shards))
-        return {**super().about(corpus), "longest_source": max(int(some.max(initial=1)) for some in lengths) - 1}
+    def facts(self, survey: Survey, tokenizer: Tokenizer | None = None) -> About:
+        return cast(About, self.told())
 
     def counted(self, corpus: Corpus) -> str:
         direction = f"{corpus.facts['source'] or 'source'} -> {corpus.facts['target'] or 'target'}"
@@ -190,9 +143,6 @@ class Translate(Task):
             speeds.append(sum(len(loaded.tokenizer.encode(line.text)) + 1 for line in lines) / seconds)  # with the end
         return {"decoding_speed": statistics.median(speeds)}
 
-    def open(self, loaded: Loaded, **how: Any) -> Translator:
-        return open_translator(loaded, **how)
-
 
 def scores(translator: Translator, pairs: Sequence[Pair], **how: Any) -> Scores:
     lines = translator.translate([pair.source for pair in pairs], **how)
@@ -203,5 +153,6 @@ def scores(translator: Translator, pairs: Sequence[Pair], **how: Any) -> Scores:
 def validation_pairs(folder: Path, most: int | None = None) -> list[tuple[str, str]]:
     """The first `most` pairs that the run of a model folder set aside for validation; none if it keeps no run."""
     place = RunFolder(folder).corpus
-    pairs = Corpus.open(place).valid_examples(Pair, most) if place.exists() else []
+    has_pairs = place.exists() and "languages" not in (corpus := Corpus.open(place)).facts
+    pairs = corpus.valid_examples(Pair, most) if has_pairs else []
     return [(pair.source, pair.target) for pair in pairs]

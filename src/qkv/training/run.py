@@ -122,7 +122,7 @@ class Run:
         settings, corpus, model = self.resumed() if self.goes_on else self.prepared()
         task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
         loaded = Loaded(model, corpus.tokenizer, task.about(corpus))
-        asked = objective(settings.objective).knowing(corpus.tokenizer, model.inputs())
+        asked = objective(settings.objective).knowing(corpus.tokenizer, model.inputs()).with_model(model)
         batches = task.stream(corpus.train)
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
         teller = Teller(self.display, self.folder, task, settings)
