@@ -39,4 +39,5 @@ PAPERS = {
     "spanbert": Paper("Joshi et al. 2020", "bert", "masked_lm(unit='span') + span_boundary", "fill", "spanbert-tiny"),
     "ernie": Paper("Sun et al. 2019", "bert(activation='relu')", KNOWLEDGE, "fill", "ernie-tiny"),
     "ernie2": Paper("Sun et al. 2020", "ernie2", CONTINUAL, "fill", "ernie2-tiny"),
+    "mass": Paper("Song et al. 2019", "transformer", "mass", "unpaired", "mass-multi30k"),
 }  # fmt: skip

@@ -5,8 +5,10 @@ from typing import Any
 from qkv.config import build, to_call
 from qkv.errors import InputError
 from qkv.objectives.answers import Choices, Classes, Cloze, Heads, Number, Spans, Tags
+from qkv.objectives.back_translation import BackTranslation
 from qkv.objectives.causal_lm import CausalLM
 from qkv.objectives.masked_lm import MaskedLM
+from qkv.objectives.mass import Mass
 from qkv.objectives.objective import NOTHING, Asked, Loss, Objective
 from qkv.objectives.sentences import NextSentence, SentenceDistance, SentenceOrder
 from qkv.objectives.span_boundary import SpanBoundary
@@ -18,6 +20,8 @@ OBJECTIVES: dict[str, type[Any]] = {
     "translation": Translation,
     "causal_lm": CausalLM,
     "masked_lm": MaskedLM,
+    "mass": Mass,
+    "back_translation": BackTranslation,
     "span_boundary": SpanBoundary,
     "next_sentence": NextSentence,
     "sentence_order": SentenceOrder,
