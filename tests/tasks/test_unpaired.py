@@ -1,6 +1,7 @@
 """Sentences that nobody paired: read by language, behind marks; what begins with them, and translates without pairs."""
 
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 import qkv
 from kit import same
 from qkv import folder
+from qkv.data import each_row
 from qkv.errors import InputError
 from qkv.folder import RunFolder
 from qkv.look.sentence import ids_of
@@ -78,6 +80,15 @@ def test_a_sentence_stands_behind_the_mark_of_its_language(trained: Path, files:
     task = Unpaired(SentencesConfig(languages=["en", "de"]))
     rows = task.encode([Monolingual("red cat", "en", ""), Monolingual("rot", "de", "")], tokenizer, corpus.facts)
     assert rows == [([en, *tokenizer.encode("red cat"), EOS],), ([de, *tokenizer.encode("rot"), EOS],)]
+
+
+def test_the_baseline_is_the_frequency_of_each_token(trained: Path) -> None:
+    """Counted by a loop, marks left out and ends counted, with one more of each of the vocabulary."""
+    corpus = Corpus.open(RunFolder(trained).corpus)
+    train, valid = ([token for (row,) in each_row(rows) for token in row[1:]] for rows in (corpus.train, corpus.valid))
+    size = len(corpus.tokenizer)
+    expected = -sum(math.log((train.count(token) + 1) / (len(train) + size)) for token in valid) / len(valid)
+    assert json.loads(RunFolder(trained).baselines.read_text()) == {"frequency": pytest.approx(expected)}
 
 
 def test_a_translator_reads_and_writes_behind_the_mark_of_its_target(

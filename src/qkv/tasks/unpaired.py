@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -152,6 +153,15 @@ class Unpaired(OnEncoderDecoder):
 
     # -- what comes of it ----------------------------------------------------------------------------------------
 
+    def baselines(self, corpus: Corpus) -> dict[str, float]:
+        """What the frequency of each token says, its end among them, with one more of each."""
+        marks = int(bool(corpus.facts["languages"]))  # before each sentence
+        counts = np.ones(len(corpus.tokenizer))
+        for (row,) in islice(each_row(corpus.train), COUNTED):
+            np.add.at(counts, row[marks:], 1)
+        asked = [token for (row,) in islice(each_row(corpus.valid), COUNTED) for token in row[marks:]]
+        return {"frequency": float(-np.log(counts / counts.sum())[asked].mean())}
+
     def sides(self, corpus: Corpus, most: int | None = None) -> dict[str, list[str]]:
         """The sentences to validate on, of each of two languages; number i of one translates number i of the other."""
         found: dict[str, list[str]] = defaultdict(list)
@@ -213,8 +223,8 @@ def nearest_tokens(table: Tensor, source: Tensor, target: Tensor) -> Tensor:
     """
     ours, theirs = source * 2 >= target, (target * 2 >= source) & (target > 0)
     table = table.float().cpu()
-    means = (table[some].mean(dim=0).nan_to_num() for some in (theirs & ~ours, ours & ~theirs))  # 0 where there is none
-    centre = torch.where(theirs[:, None], *means)  # (V, D)
+    own, other = (table[some].mean(dim=0).nan_to_num() for some in (ours & ~theirs, theirs & ~ours))  # 0 if of none
+    centre = torch.where(theirs[:, None], other, own)  # (V, D)
     vectors = F.normalize(table - centre, dim=1)
     (chosen,) = theirs.nonzero(as_tuple=True)
     best = [(some @ vectors[chosen].T).argmax(dim=1) for some in vectors.split(NEIGHBOURS)]
