@@ -153,6 +153,16 @@ def newest(out: Path) -> checkpoint.Checkpoint:
     return found
 
 
+def test_fragments_are_restored_better_than_by_frequency(tmp_path: Path) -> None:
+    """Numbers in their order, from any on: what is hidden follows from what is left."""
+    starts = [(first, length) for first in range(10) for length in range(5, 13)]
+    texts = [" ".join(str(100 + (first + i) % 10) for i in range(length)) for first, length in starts]
+    told = qkv.train(monolingual=[(text, "en") for text in texts], out=tmp_path / "m", quiet=True,
+                     data={"vocab_size": 300, "batch_tokens": 400}, model={**MODEL, "d_model": 32, "d_ff": 64},
+                     training={**TRAINING, "steps": 150, "validate_every": 150})  # fmt: skip
+    assert told.best["loss"] < 0.5 * json.loads(RunFolder(tmp_path / "m").baselines.read_text())["frequency"]
+
+
 def test_nearest_tokens_are_a_rotation_that_two_languages_share() -> None:
     """Tokens 0..9 are of one language, 10..19 of the other with the same vectors far away, 20 of both: each finds its
     twin, and what both have stays."""
