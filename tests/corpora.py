@@ -190,6 +190,13 @@ CORPORA = {
         lambda translator, texts: [line.text for line in translator.translate(texts, beam=2)],
         ["red cat", "the green house on the hill", "sun"],
     ),
+    "unpaired": Tiny(
+        "sentences.en", lambda count, seed: "".join(f"{one}\n" for one, _ in some_pairs(count, seed)),
+        {"vocab_size": 340, "batch_tokens": 100, "languages": ["en"]},
+        {**SMALL, "encoder_layers": 1, "decoder_layers": 1},
+        lambda translator, texts: [line.text for line in translator.translate(texts, beam=2)],
+        ["red cat", "the green house on the hill", "sun"],
+    ),
     "language_model": Tiny(
         "text.txt", running_text, {"vocab_size": 340, "batch_tokens": 100, "window": 12},
         {"d_model": 16, "n_heads": 2, "layers": 1, "max_length": 32, "dropout": 0.2},
@@ -300,7 +307,7 @@ def learner(name: str, architecture: str, text: str, place: Path, dropout: float
     built = task.build(config, {**asked_for.knowing(tokenizer).heads, **task.heads(facts)})
     built.know(tokenizer)
     rows = RowsInMemory([*task.rows(survey.train, tokenizer, facts)])
-    asked_for = asked_for.knowing(tokenizer, built.inputs())
+    asked_for = asked_for.knowing(tokenizer, built.inputs()).with_model(built)
     return Learner(task, built, asked_for, task.validation(rows), tokenizer, facts)
 
 

@@ -30,6 +30,7 @@ class About(TypedDict, total=False):
     task: str  # a name in TASKS; a folder without it holds a translator
     source: str
     target: str
+    languages: list[str]  # of sentences that none was paired with
     longest_source: int  # tokens of the longest one in training
     whole_lines: bool  # whether a line of several sentences is read as one
     labels: list[str]  # of a classifier or a tagger, by their numbers

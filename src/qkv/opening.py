@@ -13,6 +13,7 @@ from qkv.engines import open_translator
 from qkv.errors import InputError, nearest
 from qkv.models import MODELS
 from qkv.tasks import TASKS, USES, Joint, Task
+from qkv.tasks.on_encoder_decoder import OnEncoderDecoder
 from qkv.tasks.translation import Translate
 
 
@@ -43,7 +44,7 @@ def options(task: Task) -> list[str]:
 
 def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Translator:
     """`load`, of a folder that must hold a translator."""
-    if Path(path).is_dir() and (kind := task_in_folder(path)) is not Translate:
+    if Path(path).is_dir() and not issubclass(kind := task_in_folder(path), OnEncoderDecoder):
         raise InputError(f"{path} holds a model of the task {kind.name!r}, no translator; use: {kind.asks}")
     return load(path, device, **how)
 

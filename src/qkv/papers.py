@@ -47,4 +47,5 @@ PAPERS = {
     "mtdnn": Paper("Liu et al. 2019 (MT-DNN; it has BERT's pre-training)", "bert", TOGETHER, "joint", "mtdnn-glue"),
     "ernie2": Paper("Sun et al. 2020", "ernie2", CONTINUAL, "fill", "ernie2-tiny"),
     "unilm": Paper("Dong et al. 2019", "unilm", WAYS, "fill", "unilm-tiny"),
+    "mass": Paper("Song et al. 2019", "transformer", "mass", "unpaired", "mass-multi30k"),
 }  # fmt: skip

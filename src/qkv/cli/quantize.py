@@ -50,9 +50,9 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
     """
     from qkv.engines.quantize import FILE, int8_engine, quantize, save, tokens_agree
     from qkv.opening import load_translator, task_in_folder
-    from qkv.tasks.translation import Translate
+    from qkv.tasks.on_encoder_decoder import OnEncoderDecoder
 
-    if model.is_dir() and task_in_folder(model) is not Translate:
+    if model.is_dir() and not issubclass(task_in_folder(model), OnEncoderDecoder):
         return quantize_reader_(model, valid, json=json)
     translator = load_translator(model, own_process=True)
     pairs, longest = pairs_to_compare(translator, model, valid), translator.longest

@@ -72,7 +72,7 @@ def trace(translator: Translator, text: str, **how: Any) -> Trace:
         raise InputError("there is no text to look at; give a sentence")
     check_fits(translator, line)
     model, tokenizer = cast(SequenceToSequence, translator.model), translator.tokenizer
-    watched, is_beam, src = Watched(model), search.beam > 1 and not search.sampling, tokenizer.encode(line)
+    watched, is_beam, (src,) = Watched(model), search.beam > 1 and not search.sampling, translator.sources([line])
     twin = Translator(model, tokenizer, translator.about, Plain(cast(Model, watched)))
     every = replace(search, n_best=search.beam) if is_beam else search  # all that it finds, beyond the n best
     found, looped = twin.search([src], translator.limits([src]), every, rows=[(0, 0)])[0]
@@ -98,7 +98,7 @@ def check_fits(translator: Translator, line: str) -> None:
         raise InputError(f"the text has {count} sentences, each translated by itself; look at one of them at a time")
     if not translator.fits(line):
         raise InputError(
-            f"the text has {len(translator.tokenizer.encode(line))} tokens and would be translated in parts, since the "
+            f"the text has {len(translator.sources([line])[0])} tokens and would be translated in parts, since the "
             f"model takes {translator.longest}; look at one sentence at a time"
         )
 

@@ -79,7 +79,7 @@ class Translator(Opened):
         pieces = [
             [piece for sentence in several for piece in split_to_fit(sentence, self.fits)] for several in sentences
         ]
-        sources = self.tokenizer.encode_batch([piece.strip() for parts in pieces for piece in parts])
+        sources = self.sources([piece.strip() for parts in pieces for piece in parts])
         limits = self.limits(sources)
         rows = [(line, part) for line, parts in enumerate(pieces) for part in range(len(parts))]
         found = iter(self.search(sources, limits, Search(**how), rows=rows, workers=workers))
@@ -87,8 +87,13 @@ class Translator(Opened):
         done = [self.join(len(several), [next(found) for _ in parts]) for several, parts in every]
         return done[0] if isinstance(texts, str) else done
 
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text as the model reads it, but for its end: behind the mark of the language to write."""
+        mark = self.tokenizer.mark(self.about.get("target", ""))
+        return [[*mark, *ids] for ids in self.tokenizer.encode_batch(texts)]
+
     def fits(self, text: str) -> bool:
-        return len(self.tokenizer.encode(text.strip())) <= self.longest
+        return len(self.sources([text.strip()])[0]) <= self.longest
 
     def join(self, sentences: int, found: list[Searched]) -> Translated:
         """The pieces of one line as one translation; alternative i is made of alternative i of each piece."""

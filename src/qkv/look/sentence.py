@@ -86,8 +86,8 @@ def ids_of(translator: Translator, source: str, target: str | None = None) -> tu
     """The tokens of both sides, without their ends."""
     if target is None:
         target = translator.translate(source, split=False).text
-    src, tgt = (translator.tokenizer.encode(normalise(text)) for text in (source, target))
-    return src, tgt
+    mark = translator.tokenizer.mark(translator.about.get("target", ""))
+    return translator.sources([normalise(source)])[0], [*mark, *translator.tokenizer.encode(normalise(target))]
 
 
 @torch.inference_mode()

@@ -6,10 +6,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from qkv.attention import Remembered, build_attention, causal, padding, sentence_numbers, visible
+from qkv.attention import Remembered, build_attention, causal, drawing, padding, sentence_numbers, visible
 from qkv.config import build, setting
 from qkv.layers import Embedding, Seen, Stack, StackConfig, init_xavier
-from qkv.models.model import Backbone, EncoderDecoder, count_parameters
+from qkv.models.model import Backbone, EncoderDecoder, Outputs, count_parameters
 from qkv.positions import POSITIONS, Places
 from qkv.text.tokenizer import PAD
 
@@ -74,6 +74,14 @@ class Transformer(EncoderDecoder):
         self.encoder.refuse_trees("translation pairs")
         self.vocabulary = self.output()
         init_xavier(self)
+
+    def forward(self, src: Tensor, tgt: Tensor, places: Tensor | None = None) -> Outputs:
+        """With `places` (B, T), rising in each row, target tokens stand there and not one behind the other from 0."""
+        if places is None:
+            return super().forward(src, tgt)
+        with drawing() as choices:
+            hidden = self.write(self.target(tgt), Places(places, places, causal=True), self.read(src))
+        return Outputs(hidden, self.vocabulary, choices)
 
     def encode(self, src: Tensor) -> tuple[Tensor, Tensor]:
         """The memory (B, S, D) and its mask (B, 1, 1, S)."""

@@ -5,9 +5,11 @@ from typing import Any
 from qkv.config import build, to_call
 from qkv.errors import InputError
 from qkv.objectives.answers import Choices, Classes, Cloze, Heads, Number, Spans, Tags
+from qkv.objectives.back_translation import BackTranslation
 from qkv.objectives.bidirectional_lm import BidirectionalLM
 from qkv.objectives.causal_lm import CausalLM
 from qkv.objectives.masked_lm import MaskedLM
+from qkv.objectives.mass import Mass
 from qkv.objectives.objective import NOTHING, Asked, Loss, Objective
 from qkv.objectives.one_way import LeftToRight, MaskedTranslation, RightToLeft, SequenceToSequenceLM
 from qkv.objectives.sentences import NextSentence, SentenceDistance, SentenceOrder
@@ -21,6 +23,8 @@ OBJECTIVES: dict[str, type[Any]] = {
     "causal_lm": CausalLM,
     "bidirectional_lm": BidirectionalLM,
     "masked_lm": MaskedLM,
+    "mass": Mass,
+    "back_translation": BackTranslation,
     "span_boundary": SpanBoundary,
     "left_to_right_lm": LeftToRight,
     "right_to_left_lm": RightToLeft,

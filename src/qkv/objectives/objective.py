@@ -77,6 +77,10 @@ class Objective(Protocol):
         """The same for the ids of a vocabulary, and for a model that reads inputs of these names."""
         ...
 
+    def with_model(self, model: Any) -> "Objective":
+        """The same for a model that writes what it is asked about itself, as in back-translation."""
+        ...
+
     def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
         """What the model is asked; whatever is drawn (masks, orders) is drawn from `rng`.
 
@@ -113,3 +117,6 @@ class Usual:
 
     def check(self, documents: int, marks: int) -> None:
         pass
+
+    def with_model(self, model: Any) -> Self:
+        return self

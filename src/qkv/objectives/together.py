@@ -59,6 +59,9 @@ class Together(Several):
     def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "Together":
         return Together([(weight, name, one.knowing(tokenizer, reads)) for weight, name, one in self.parts])
 
+    def with_model(self, model: Any) -> "Together":
+        return Together([(weight, name, one.with_model(model)) for weight, name, one in self.parts])
+
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         """Summed like the first objective's, by whose count it is divided; the others' parts bear their names."""
         losses = [objective.loss(outputs, one) for (_, _, objective), one in zip(self.parts, asked.parts, strict=True)]
@@ -84,6 +87,9 @@ class Numbered(Usual):
 
     def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "Numbered":
         return Numbered(self.number, self.objective.knowing(tokenizer, reads), reads)
+
+    def with_model(self, model: Any) -> "Numbered":
+        return Numbered(self.number, self.objective.with_model(model), ("task",) if self.is_told else ())
 
     def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
         asked = self.objective.prepare(batch, rng, inputs)
@@ -117,6 +123,9 @@ class Either(Several):
 
     def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "Either":
         return Either([(weight, name, one.knowing(tokenizer, reads)) for weight, name, one in self.parts])
+
+    def with_model(self, model: Any) -> "Either":
+        return Either([(weight, name, one.with_model(model)) for weight, name, one in self.parts])
 
     def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
         chosen = int(torch.multinomial(self.weights, 1, generator=rng))

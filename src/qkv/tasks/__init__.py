@@ -17,9 +17,11 @@ from qkv.tasks.tag import TagWords
 from qkv.tasks.task import Task
 from qkv.tasks.text_config import TextConfig
 from qkv.tasks.translation import Translate
+from qkv.tasks.unpaired import Unpaired
 
 TASKS: dict[str, type[Task]] = {
     "translate": Translate,
+    "unpaired": Unpaired,
     "language_model": LanguageModel,
     "fill": Fill,
     "classify": Classify,

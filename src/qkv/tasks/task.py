@@ -293,6 +293,7 @@ class Task:
         asked = objective(by or self.asked_of(self.model)).knowing(loaded.tokenizer, loaded.model.inputs())
         if lacking := sorted(asked.heads.keys() - getattr(loaded.model, "head_texts", {}).keys()):
             raise InputError(f"the model has no head for {lacking[0]}; train it with that, or measure by another one")
+        asked = asked.with_model(loaded.model)
         self.data = self.settle(loaded.model.config, asked)
         rows = RowsInMemory([*self.rows(examples, loaded.tokenizer, loaded.about)])
         self.check(rows, asked)

@@ -7,28 +7,25 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from qkv.config import Tree, merge, setting
-from qkv.data import Buckets, Stream
 from qkv.decoding import Translator
-from qkv.engines import open_translator
 from qkv.errors import InputError
 from qkv.evaluation import Scores, score
 from qkv.folder import About, Loaded, RunFolder
 from qkv.models import EncoderDecoder, Model, SequenceToSequence
-from qkv.tasks.corpus import Corpus, Found, Scale, Survey
+from qkv.tasks.corpus import Corpus, Found, Survey
 from qkv.tasks.on_backbone import gentle
-from qkv.tasks.task import Task
+from qkv.tasks.on_encoder_decoder import OnEncoderDecoder
 from qkv.tasks.text_config import TextConfig
 from qkv.text import Pair, languages, read_pairs
 from qkv.text.doctor import Report, Rules, examine, fail_if_unusable
 from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS, Tokenizer
 
-VALID_TOKENS = 4096  # of a batch to validate on
 TIMED, ROUNDS = 100, 3  # sentences whose decoding is timed, and how often
 
 
@@ -56,39 +53,22 @@ class PairsConfig(TextConfig):
         return self.max_length, self.max_target or self.max_length
 
 
-# Pairs below; on a CPU, on a GPU. Dropout falls as data grows; the first rows follow the published Multi30k baseline
-# (tiny, dropout 0.3), the last the paper's base model.
-SIZES: list[tuple[float, Scale, Scale]] = [
-    (5_000, Scale(2_000, "tiny", 0.3, 1024, 60), Scale(2_000, "tiny", 0.3, 1024, 60)),
-    (60_000, Scale(6_000, "tiny", 0.3, 2048, 40), Scale(6_000, "tiny", 0.3, 4096, 60)),
-    (400_000, Scale(8_000, "small", 0.2, 4096, 20), Scale(8_000, "small", 0.2, 8192, 40)),
-    (4_000_000, Scale(16_000, "small", 0.1, 4096, 5), Scale(16_000, "base", 0.1, 16384, 20)),
-    (math.inf, Scale(16_000, "small", 0.1, 8192, 2), Scale(32_000, "base", 0.1, 16384, 10)),
-]
-RATES = {"tiny": 3e-3, "small": 1e-3, "base": 7e-4}
-
-
-class Translate(Task):
+class Translate(OnEncoderDecoder):
     """Vaswani et al. 2017, section 5: sentence pairs to a translator; what qkv train does without --task."""
 
     name = "translate"
     shape = "pairs"
     example_class = Pair
     kinds = (SequenceToSequence,)
-    architecture = "transformer"
     objective = "translation"
     figures = ("loss", "bleu")
     score = "bleu"
-    search = {"beam": 5, "alpha": 1.0}  # noqa: RUF012
     data_class = PairsConfig
     files = "files of sentence pairs, for example: qkv train pairs.tmx --from en --to de"
-    asks = 'qkv translate "..."'
     unit = "pairs"
-    speed = "tokens"
     key_is = "source"
     columns = 2
     sizes = (0, 1)
-    unique = True
 
     @classmethod
     def asked_of(cls, model: type[Model]) -> str:
@@ -133,36 +113,30 @@ class Translate(Task):
         return example.source, example.target
 
     def encode(self, examples: Sequence[Pair], tokenizer: Tokenizer, facts: About) -> list[tuple[list[int], list[int]]]:
-        """(x1 .. xn </s>, <s> y1 .. ym </s>)"""
+        """(x1 .. xn </s>, <s> y1 .. ym </s>), with the mark of the target before x1 and y1 if the vocabulary has it."""
+        mark = tokenizer.mark(facts.get("target", ""))
         sources = tokenizer.encode_batch([pair.source for pair in examples])
         targets = tokenizer.encode_batch([pair.target for pair in examples])
-        return [([*src, EOS], [BOS, *tgt, EOS]) for src, tgt in zip(sources, targets, strict=True)]
+        return [([*mark, *src, EOS], [BOS, *mark, *tgt, EOS]) for src, tgt in zip(sources, targets, strict=True)]
 
     @property
     def longest(self) -> tuple[int, int]:
         source, target = self.data.lengths
         return source + 1, target + 2
 
-    def validation(self, rows: Any) -> Stream:
-        return Buckets(rows, tokens=VALID_TOKENS, seed=self.data.seed, sizes=self.sizes)
-
-    def facts(self, survey: Survey, tokenizer: Tokenizer | None = None) -> About:
+    def told(self) -> Tree:
         source, target = self.languages
         split: About = {"whole_lines": True} if self.data.whole_lines else {}
         return {"source": source or "", "target": target or "", **split}
 
+    def facts(self, survey: Survey, tokenizer: Tokenizer | None = None) -> About:
+        return cast(About, self.told())
+
     # -- settings and model --------------------------------------------------------------------------------------
 
     def choose(self, survey: Survey, device: torch.device, training: Any) -> Tree:
-        pairs, characters = len(survey.train), survey.characters
-        scale = next(cpu if device.type == "cpu" else gpu for below, cpu, gpu in SIZES if pairs < below)
-        steps = max(1, (characters // 8 + pairs) // scale.tokens)  # a token takes some four letters, a sentence an end
-        return merge(
-            scale.settings(characters, steps, training, RATES),
-            {"data": {**self.facts(survey), **self.fitting_lengths()}, "model": {"norm": "pre"}},
-            {"training": {"validate_every": 0 if steps >= 100 else 100}},  # once an epoch, unless epochs are short
-            {"training": {"learning_rate": gentle(self.start)}} if self.is_one_stack and self.start else {},
-        )
+        gently = {"learning_rate": gentle(self.start)} if self.is_one_stack and self.start else {}
+        return merge(super().choose(survey, device, training), {"data": self.fitting_lengths()}, {"training": gently})
 
     @property
     def is_one_stack(self) -> bool:
@@ -171,29 +145,20 @@ class Translate(Task):
     def fitting_lengths(self) -> Tree:
         """What a model of one stack, with which training starts, can read and write in its context."""
         context = self.start.get("max_length", math.inf)
-        if self.needed(*self.data.lengths) <= context or not self.is_one_stack:
+        if self.context(*self.data.lengths) <= context or not self.is_one_stack:
             return {}
-        return {"max_length": max(1, (context - self.needed(0, 0)) // 2)}
+        return {"max_length": max(1, (context - self.context(0, 0)) // 2)}
 
-    def needed(self, source: int, target: int) -> int:
+    def context(self, source: int, target: int) -> int:
         assert issubclass(self.model, SequenceToSequence)
         return self.model.context(source, target)
 
-    def fitting(self, model: Tree, tokenizer: Tokenizer, facts: About) -> Tree:
-        longest = self.needed(*self.data.lengths)
-        if model.get("max_length", longest) < longest:
-            lengths = "data.max_length and two more"
-            if self.is_one_stack:
-                lengths = "source and target (data.max_length, data.max_target) and three more"
-            raise InputError(f"model.max_length must be at least {longest}: {lengths}; leave it out, or make them less")
-        fitted: Tree = {"vocab_size": len(tokenizer), "max_length": model.get("max_length", max(longest, 256))}
-        if any("scope" in str(model.get(key, "")) for key in ("attention", "encoder_attention")):
-            fitted["sentence_ends"] = tokenizer.sentence_ends()
-        return fitted
-
-    def about(self, corpus: Corpus) -> About:
-        lengths = (corpus.train.lengths(shard)[:, 0] for shard in range(corpus.train.shards))
-        return {**super().about(corpus), "longest_source": max(int(some.max(initial=1)) for some in lengths) - 1}
+    def needed(self) -> tuple[int, str]:
+        needed, said = self.context(*self.data.lengths), super().needed()[1]
+        return (
+            needed,
+            "source and target (data.max_length, data.max_target) and three more" if self.is_one_stack else said,
+        )
 
     def counted(self, corpus: Corpus) -> str:
         direction = f"{corpus.facts['source'] or 'source'} -> {corpus.facts['target'] or 'target'}"
@@ -226,9 +191,6 @@ class Translate(Task):
             speeds.append(sum(len(loaded.tokenizer.encode(line.text)) + 1 for line in lines) / seconds)  # with the end
         return {"decoding_speed": statistics.median(speeds)}
 
-    def open(self, loaded: Loaded, **how: Any) -> Translator:
-        return open_translator(loaded, **how)
-
 
 def scores(translator: Translator, pairs: Sequence[Pair], **how: Any) -> Scores:
     lines = translator.translate([pair.source for pair in pairs], **how)
@@ -239,5 +201,6 @@ def scores(translator: Translator, pairs: Sequence[Pair], **how: Any) -> Scores:
 def validation_pairs(folder: Path, most: int | None = None) -> list[tuple[str, str]]:
     """The first `most` pairs that the run of a model folder set aside for validation; none if it keeps no run."""
     place = RunFolder(folder).corpus
-    pairs = Corpus.open(place).valid_examples(Pair, most) if place.exists() else []
+    has_pairs = place.exists() and "languages" not in (corpus := Corpus.open(place)).facts
+    pairs = corpus.valid_examples(Pair, most) if has_pairs else []
     return [(pair.source, pair.target) for pair in pairs]

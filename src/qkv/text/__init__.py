@@ -9,11 +9,11 @@ from typing import TypeVar
 from qkv.errors import InputError, nearest
 from qkv.text.choices import read_choice_records
 from qkv.text.conllu import read_conll, read_parts_of_speech
-from qkv.text.examples import ChoiceQuestion, Labelled, LabelledPair, Pair, SpanQuestion, Tagged, Text
+from qkv.text.examples import ChoiceQuestion, Labelled, LabelledPair, Monolingual, Pair, SpanQuestion, Tagged, Text
 from qkv.text.exchange import read_po, read_tmx, read_xliff, tmx_languages
 from qkv.text.labelled import read_labelled_pair_records, read_labelled_records, read_treebank
 from qkv.text.language import from_name, without_regions
-from qkv.text.lines import check_file, suffix
+from qkv.text.lines import check_file, read_lines, suffix
 from qkv.text.pairs import read_pair_objects, read_pair_rows, read_plain, row_languages
 from qkv.text.spans import read_squad
 from qkv.text.texts import BORDERS, read_json_texts, read_plain_text
@@ -91,6 +91,16 @@ def languages(
             codes = without_regions(*found)
             source, target = source or codes[0], target or codes[1]
     return source, target
+
+
+def read_sentences(paths: Sequence[Path]) -> Iterator[Monolingual]:
+    """The lines of plain files, as a stream, each in the language that its file's name says, if it says one."""
+    _check(paths)
+    for path in paths:
+        if (end := suffix(path)) in PAIRS:
+            raise InputError(f"{path} ends in {end}, and plain files were expected: a sentence on each line")
+        for number, line in enumerate(read_lines(path), start=1):
+            yield Monolingual(line, from_name(path) or "", f"{path} line {number}")
 
 
 def read_texts(paths: Sequence[Path], *, documents: str = "file", field: str = "text") -> Iterator[Text]:

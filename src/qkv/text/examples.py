@@ -12,6 +12,14 @@ class Pair(NamedTuple):
     place: str
 
 
+class Monolingual(NamedTuple):
+    """A sentence that is paired with none, and its language: a code, or nothing where there is one alone."""
+
+    text: str
+    language: str
+    place: str
+
+
 Spans = Sequence[Sequence[int]]  # parts of a text: where each begins, and where it ends
 
 

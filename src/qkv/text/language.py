@@ -42,13 +42,19 @@ def without_regions(source: str, target: str) -> tuple[str, str]:
     return (source, target) if languages[0] == languages[1] else languages
 
 
+def is_language(text: str) -> bool:
+    """A code of two letters, or of three that are not the usual end of a corpus file's name."""
+    three = re.match("[a-z]{3}(?![a-z])", _plain(text))
+    is_three = three and three[0] not in NO_LANGUAGE.split() and SUBTAGS.fullmatch(_plain(text), 3)
+    return bool(is_code(text) or is_three)
+
+
 def from_name(path: Path) -> str | None:
-    """The language that ends the name of a plain file: train.en.gz -> "en"."""
-    name = path.name[: -len(".gz")] if path.suffix.lower() == ".gz" else path.name
-    code = Path(name).suffix[1:]
-    three = re.match("[a-z]{3}(?![a-z])", _plain(code))
-    is_three = three and three[0] not in NO_LANGUAGE.split() and SUBTAGS.fullmatch(_plain(code), 3)
-    return code if is_code(code) or is_three else None
+    """The language that ends the name of a plain file, or is all of it: train.en.gz, train.en.txt, en.txt -> "en"."""
+    name = re.sub(r"\.gz$", "", path.name, flags=re.IGNORECASE)
+    parts = re.sub(r"\.txt$", "", name, flags=re.IGNORECASE).split(".")
+    is_named = len(parts) > 1 or parts[0] != name  # a file "de" may be anything
+    return parts[-1] if is_named and is_language(parts[-1]) else None
 
 
 def _plain(code: str) -> str:

@@ -101,6 +101,12 @@ class Tokenizer:
             )
         return self.specials[name]
 
+    def mark(self, language: str) -> list[int]:
+        """The special token that says in which language to write, <de>, if the vocabulary has one: before a source, and
+        before what is written."""
+        name = f"<{language}>"
+        return [self._named[name]] if name in self._named else []
+
     def encode(self, text: str, *, specials: bool = False) -> list[int]:
         """The ids of a text, with no special token around them.
 

@@ -114,7 +114,7 @@ def check_asked(task: Task, corpus: Corpus, model: Model, settings: Settings) ->
     batches, _ = task.stream(corpus.train), task.validation(corpus.valid)
     batch, _ = next(batches.stream())
     try:
-        question = objective(settings.objective).knowing(corpus.tokenizer, model.inputs())
+        question = objective(settings.objective).knowing(corpus.tokenizer, model.inputs()).with_model(model)
         task.check(corpus.train, question)
         asked = question.prepare(batch, generator(0, Place()))
         fits = asked.inputs.keys() <= model.inputs()

@@ -125,7 +125,7 @@ class Run:
         if settings.objective != in_full(task.objective):
             about["objective"] = settings.objective
         loaded = Loaded(model, corpus.tokenizer, about)
-        asked = objective(settings.objective).knowing(corpus.tokenizer, model.inputs())
+        asked = objective(settings.objective).knowing(corpus.tokenizer, model.inputs()).with_model(model)
         batches = task.stream(corpus.train)
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
         teller = Teller(self.display, self.folder, task, settings)
