@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from qkv.config import Tree, parse_call
 from qkv.convert.families.bert import BERT, DISTILBERT, ERNIE2, ROBERTA
 from qkv.convert.families.gpt import GPT, GPT2
+from qkv.convert.families.xlnet import XLNET
 from qkv.convert.family import (
     OWNED,
     POOLED,
@@ -37,7 +38,7 @@ NO_FRAME = Frame((), (), ())
 def family_of(model: Model) -> Family | None:
     """The family that can hold a model; a BERT without segments is a DistilBERT."""
     backbone = model.backbone if isinstance(model, Headed) else model
-    families = [each for each in (BERT, ROBERTA, ERNIE2, GPT, GPT2) if type(backbone) is each.model]
+    families = [each for each in (BERT, ROBERTA, ERNIE2, GPT, GPT2, XLNET) if type(backbone) is each.model]
     return DISTILBERT if families == [BERT] and not backbone.config.segments else families[0] if families else None
 
 
@@ -65,7 +66,7 @@ def write_family(out: Path, model: Model, tokenizer: Tokenizer, about: Mapping[s
     reads = ["input_ids", *(["token_type_ids"] if segments > 1 else []), "attention_mask"]
     write_tokenizer(
         out, tokenizer, frame, segments=segments, without=without, special=special, model_max_length=c.max_length,
-        model_input_names=reads,
+        model_input_names=reads, padding_side="left" if family.pads_left else "right",
     )  # fmt: skip
     write_with(out / "model.safetensors", lambda path: save_file(tensors, path, metadata={"format": "pt"}))
 
@@ -74,19 +75,21 @@ def check(backbone: Backbone, family: Family) -> None:
     """Refuse a model with something that theirs do not have."""
     c = backbone.config
     attention, options = parse_call(c.attention)
-    usual = type(c).__dataclass_fields__["norm"].default
+    usual = {name: one.default for name, one in type(c).__dataclass_fields__.items()}
     stack = next(module for name, module in backbone.named_children() if name in ("encoder", "decoder"))
+    is_usual = type(stack.position) is Learned if usual["position"] == "learned" else c.position == usual["position"]
+    inside = (0.0, c.dropout) if any(own == "activation_dropout" for _, own, _ in family.settings) else (0.0,)
     inner = c.inner_width == 4 * c.d_model or "d_ff" not in family.given
     others = [key for key, value in family.given.items() if key != "d_ff" and getattr(c, key) != value]
     for setting, holds in (
         (f"attention={c.attention!r}", attention == "scaled_dot" and options.keys() <= {"dropout"}),
-        (f"position={c.position!r}", type(stack.position) is Learned),
+        (f"position={c.position!r}", is_usual),
         (f"d_k={c.d_k}", c.head_width * c.n_heads == c.d_model),
         (f"d_ff={c.d_ff}", inner),
-        (f"norm={c.norm!r}", c.norm == usual),
-        ("attention_bias=False", c.attention_bias),
+        (f"norm={c.norm!r}", c.norm == usual["norm"]),
+        (f"attention_bias={c.attention_bias}", c.attention_bias == usual["attention_bias"]),
         (f"activation={c.activation!r}", c.activation in family.activations.values()),
-        (f"activation_dropout={c.activation_dropout}", not c.activation_dropout),
+        (f"activation_dropout={c.activation_dropout}", c.activation_dropout in inside),
         *((f"{key}={getattr(c, key)}", False) for key in others),
     ):
         if not holds:
@@ -110,7 +113,7 @@ def their_class(model: Model, family: Family) -> tuple[str, HeadNames | None]:
     """The end of the name of the class that has just what stands on the backbone, and that."""
     heads, predicts = heads_held(model, family), bool(family.predicts) and model.config.predicts
     if not heads:
-        return "ForMaskedLM" if predicts else "Model" if family.predicts else "LMHeadModel", None
+        return family.predictor if predicts else "Model" if family.predicts else "LMHeadModel", None
     name, text = next(iter(heads.items()))
     kind, options = parse_call(text)
     usual = {"n": options.get("n"), "dropout": options.get("dropout"), "pool": "last"}

@@ -13,6 +13,7 @@ from qkv.models.reader import Reader, ReaderConfig, Reading
 from qkv.models.recurrent import Recurrent, RecurrentConfig
 from qkv.models.roberta import Roberta, RobertaConfig
 from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, TransformerEncoder, parameter_count
+from qkv.models.xlnet import XLNet, XLNetConfig
 
 MODELS: dict[str, type[Model]] = {
     "transformer": Transformer,
@@ -24,6 +25,7 @@ MODELS: dict[str, type[Model]] = {
     "bert": Bert,
     "roberta": Roberta,
     "ernie2": Ernie2,
+    "xlnet": XLNet,
     "hierarchical": Hierarchical,
     "reader": Reader,
     "head_finder": HeadFinder,

@@ -15,13 +15,14 @@ from qkv.text.tokenizer import PAD
 
 @dataclass(frozen=True)
 class HeadedOutputs(Outputs):
-    """What the backbone said, and the heads to be asked about it; `real` (B, T) is True at the tokens of the texts."""
+    """What the backbone said, and the heads to be asked about it; `real` (B, T) is True at the tokens of the texts,
+    behind which a backbone may say more that is not of them (XLNet's queries)."""
 
     heads: nn.ModuleDict
     real: Tensor
 
     def answer(self, head: str, *given: Any) -> Tensor:
-        return self.heads[head](self.hidden, self.real, *given)
+        return self.heads[head](self.hidden[:, : self.real.size(1)], self.real, *given)
 
 
 class Headed(Model):
@@ -45,7 +46,7 @@ class Headed(Model):
         return HeadedOutputs(hidden, projection, choices, self.heads, ids != PAD)
 
     def inputs(self) -> set[str]:
-        return self.backbone.inputs()
+        return self.backbone.inputs() - {"state"}  # texts are read whole
 
     def sizes(self) -> str:
         return f"{self.backbone.sizes()}, head {', '.join(self.head_texts.values())}"

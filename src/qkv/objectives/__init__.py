@@ -8,6 +8,7 @@ from qkv.objectives.answers import Choices, Classes, Cloze, Heads, Number, Spans
 from qkv.objectives.causal_lm import CausalLM
 from qkv.objectives.masked_lm import MaskedLM
 from qkv.objectives.objective import NOTHING, Asked, Loss, Objective
+from qkv.objectives.permutation import PermutationLM
 from qkv.objectives.sentences import NextSentence, SentenceDistance, SentenceOrder
 from qkv.objectives.span_boundary import SpanBoundary
 from qkv.objectives.together import Either, Together, alternatives, plain
@@ -18,6 +19,7 @@ OBJECTIVES: dict[str, type[Any]] = {
     "translation": Translation,
     "causal_lm": CausalLM,
     "masked_lm": MaskedLM,
+    "permutation_lm": PermutationLM,
     "span_boundary": SpanBoundary,
     "next_sentence": NextSentence,
     "sentence_order": SentenceOrder,

@@ -13,7 +13,7 @@ from qkv.data import Rows, Stream, Windows, each_row
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import at_holes
 from qkv.folder import About
-from qkv.models import Bert, Model
+from qkv.models import Bert, Model, XLNet
 from qkv.objectives import MaskedLM, NextSentence, Objective, SentenceDistance, plain
 from qkv.objectives.masked_lm import INSIDE
 from qkv.objectives.passages import BASE, COLUMNS
@@ -43,10 +43,14 @@ class MaskedTextConfig(RunningTextConfig):
 
 
 class Fill(OnRunningText):
-    """Devlin et al. 2019 (BERT): plain text to a model that says what is hidden; other tasks begin with it."""
+    """Devlin et al. 2019 (BERT): plain text to a model that says what is hidden; other tasks begin with it.
+
+    XLNet is here too: it reads a text from both sides, and says what stands at a place that it does not see; but nothing
+    is written in that place.
+    """
 
     name = "fill"
-    kinds = (Bert,)
+    kinds = (Bert, XLNet)
     architecture = "bert"
     objective = "masked_lm"
     figures = ("loss", "perplexity", "accuracy")
@@ -65,6 +69,10 @@ class Fill(OnRunningText):
     def __init__(self, data: MaskedTextConfig, model: type[Model] | None = None) -> None:
         super().__init__(data, model)
         self.documents = 0  # that were encoded so far
+
+    @classmethod
+    def asked_of(cls, model: type[Model]) -> str:
+        return "permutation_lm" if issubclass(model, XLNet) else cls.objective
 
     @property
     def by_passages(self) -> bool:
@@ -109,6 +117,11 @@ class Fill(OnRunningText):
 
     def check(self, corpus: Corpus, asked: Objective) -> None:
         """Of the training rows: whether there are the documents, and the phrases, that are asked about."""
+        if issubclass(self.model, XLNet) and any(isinstance(one, MaskedLM) for one in plain(asked)):
+            raise InputError(
+                "masked_lm asks for words of which <mask> takes the place, and xlnet never reads one; ask it for "
+                "permutation_lm"
+            )
         if not self.by_passages:
             return
         parts = list(plain(asked))

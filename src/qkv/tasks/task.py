@@ -69,6 +69,11 @@ class Task:
     def models(cls) -> dict[str, type[Model]]:
         return {name: model for name, model in MODELS.items() if issubclass(model, cls.kinds)}
 
+    @classmethod
+    def asked_of(cls, model: type[Model]) -> str:
+        """The objective that a model is trained with unless another is asked for."""
+        return cls.objective
+
     # -- from files to batches -----------------------------------------------------------------------------------
 
     def look(self, paths: Sequence[Path]) -> None:
@@ -270,7 +275,7 @@ class Task:
     def evaluate(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
         """Figures of a trained model on some examples; `how` says how to search, for tasks that do."""
         rows = RowsInMemory([*self.rows(examples, loaded.tokenizer, loaded.about)])
-        asked = objective(self.objective).knowing(loaded.tokenizer)
+        asked = objective(self.asked_of(self.model)).knowing(loaded.tokenizer)
         return dict(self.measure(loaded.model, asked, self.validation(rows)))
 
     def timed(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:

@@ -159,7 +159,7 @@ class Run:
                 self.folder.place.mkdir(exist_ok=True)
                 remove(self.folder.corpus)
                 corpus = Corpus.open(corpus.folder.rename(self.folder.corpus))
-        question, own = objective(settings.objective), objective(task.objective)
+        question, own = objective(settings.objective), objective(task.asked_of(task.model))
         is_own = not isinstance(question, Either) and type(next(plain(question))) is type(own)  # what baselines answer
         if is_own and (baselines := task.baselines(corpus)):
             write_json(self.folder.baselines, baselines)

@@ -156,7 +156,7 @@ def modern(tree: Mapping[str, Any], where: str = "settings", objective: str = ""
         if "agreement" in asked:
             print(f"{where}: objective.agreement is called objective.r_drop now", file=sys.stderr)
             asked["r_drop"] = asked.pop("agreement")
-        before = objective or old or task_of(tree, where).objective
+        before = objective or old or task_of(tree, where).asked_of(architecture(tree, where))
         if sum(len(terms) for _, terms in alternatives(before)) > 1:
             raise InputError(f"{where}: the objective is made of several, {before}; give its options in that text")
         name, options = parse_call(before)
@@ -180,7 +180,7 @@ def check(tree: Mapping[str, Any], where: str) -> Tree:
     ):
         check_keys(kind, given, where, f"{section}.")
         check_types(kind, given, where, f"{section}.")
-    if not isinstance(spec := tree.get("objective", task.objective), str):
+    if not isinstance(spec := tree.get("objective", task.asked_of(model)), str):
         raise InputError(f'{where}: objective is {spec!r}; name one, such as "translation(label_smoothing=0.1)"')
     try:
         objective(spec)
@@ -193,7 +193,7 @@ def complete(tree: Mapping[str, Any], where: str) -> Settings:
     """Settings from plain data; `model.preset` names the sizes that other keys of [model] change."""
     tree = check(tree, where)
     task, model = task_of(tree, where), architecture(tree, where)
-    own = {"task": task.name, "architecture": task.architecture, "objective": task.objective}
+    own = {"task": task.name, "architecture": task.architecture, "objective": task.asked_of(model)}
     tree = merge(own, task.defaults, tree)
     parts = {
         "data": from_tree(task.data_class, tree.get("data", {}), where, "data."),
