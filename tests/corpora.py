@@ -283,7 +283,7 @@ def learner(name: str, architecture: str, text: str, place: Path, dropout: float
     config: Any = from_tree(model.config_class, {**asked, **task.fitting(asked, tokenizer, facts)})
     facts |= task.bounds(config)
     torch.manual_seed(0)
-    asked_for = objective(text or kind.objective)
+    asked_for = objective(text or kind.asked_of(model))
     task.data = task.settle(config, asked_for)
     built = task.build(config, {**asked_for.knowing(tokenizer).heads, **task.heads(facts)})
     rows = RowsInMemory([*task.rows(survey.train, tokenizer, facts)])

@@ -38,5 +38,6 @@ PAPERS = {
     "roberta": Paper("Liu et al. 2019", "roberta", "masked_lm", "fill", "roberta-tiny"),
     "spanbert": Paper("Joshi et al. 2020", "bert", "masked_lm(unit='span') + span_boundary", "fill", "spanbert-tiny"),
     "ernie": Paper("Sun et al. 2019", "bert(activation='relu')", KNOWLEDGE, "fill", "ernie-tiny"),
+    "xlnet": Paper("Yang et al. 2019", "xlnet", "permutation_lm", "fill", "xlnet-tiny"),
     "ernie2": Paper("Sun et al. 2020", "ernie2", CONTINUAL, "fill", "ernie2-tiny"),
 }  # fmt: skip

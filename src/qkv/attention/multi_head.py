@@ -87,15 +87,15 @@ class MultiHead(nn.Module):
 
         Or at `keys` (B, S, D), which stand in the same text, at `at.key`.
         """
-        if memory is None and keys is None:
+        if keys is not None:
+            k, v = (self.heads(each) for each in self.projected(keys, self.key, self.value))  # (B, H, S, K)
+            q = position.rotate(self.heads(self.query(x)), at)
+            k = position.rotate(k, replace(at, query=at.key))
+        elif memory is None:
             q, k, v = (self.heads(each) for each in self.projected(x, self.query, self.key, self.value))  # (B, H, T, K)
             q, k = position.rotate(q, at), position.rotate(k, at)
             if seen is not None:
                 k, v = seen.append(k, v)
-        elif memory is None:
-            k, v = (self.heads(each) for each in self.projected(keys, self.key, self.value))  # (B, H, S, K)
-            q = position.rotate(self.heads(self.query(x)), at)
-            k = position.rotate(k, replace(at, query=at.key))
         else:
             q, seen = position.rotate(self.heads(self.query(x)), at), seen or KeyValues()
             if seen.k is None or seen.v is None:  # a memory does not change: once for each sentence

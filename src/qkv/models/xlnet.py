@@ -61,9 +61,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class XLNet(Backbone):
-    """Yang et al. 2019, section 2.3: two streams through the same blocks. The content h_i of a token sees all that comes
-    before it in an order of reading, and itself; the query g_i, which begins as a vector w that all share, sees the
-    same keys but not the token, and knows its place. What stands at i is predicted by g_i.
+    """Yang et al. 2019, section 2.3: two streams through the same blocks. The content h_i of a token sees all that
+    comes before it in an order of reading, and itself; the query g_i, which begins as a vector w that all share, sees
+    the same keys but not the token, and knows its place. What stands at i is predicted by g_i.
 
     Both are rows of one tensor, the queries behind the contents, and keys are made of contents alone. Places are those
     of Transformer-XL (section 2.4), to which come segments as relations (section 2.5): a token knows whether another
@@ -157,7 +157,7 @@ class XLNet(Backbone):
 
 
 def places_of(flags: Tensor) -> tuple[Tensor, Tensor]:
-    """Where flags (B, T) are True, in their order (B, P), and which of these are: rows with fewer repeat their first."""
+    """Where flags (B, T) are True, in their order (B, P), and which of these are: a row of fewer repeats its first."""
     order = flags.int().argsort(dim=1, descending=True, stable=True)[:, : int(flags.sum(dim=1).max())]
     real = flags.gather(1, order)
     return torch.where(real, order, order[:, :1]), real

@@ -5,6 +5,7 @@ from typing import Any
 from qkv.config import build, to_call
 from qkv.errors import InputError
 from qkv.objectives.answers import Choices, Classes, Cloze, Heads, Number, Spans, Tags
+from qkv.objectives.carrying import Carrying
 from qkv.objectives.causal_lm import CausalLM
 from qkv.objectives.masked_lm import MaskedLM
 from qkv.objectives.objective import NOTHING, Asked, Loss, Objective

@@ -115,8 +115,8 @@ def lengths(draw: Floats, up_to: Floats = UP_TO) -> Ints:
 
 def grams(free: Flags, starts: Flags, budget: Ints, draw: Draw, *, k: int, by_piece: bool = False) -> Flags:
     """Yang et al. 2019 (XLNet), section 3.1: from left to right spans of n words, n from 1 to 5, each at a random place
-    in a context of k n tokens, of which no word is taken that does not fit; what is left then of `budget` (B,) is hidden
-    anywhere. A span ends before a special token.
+    in a context of k n tokens, of which no word is taken that does not fit; what is left then of `budget` (B,) is
+    hidden anywhere. A span ends before a special token.
 
     `by_piece` counts n in pieces, so that a span may end within a word: the authors' sampler looks for the beginnings
     of words where the span begins, and not where it ends.

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from qkv.config import setting
-from qkv.data import Rows, Stream, Windows, each_row
+from qkv.data import Rows, RunningText, Stream, Windows, each_row
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import at_holes
 from qkv.folder import About
@@ -36,6 +36,9 @@ class MaskedTextConfig(RunningTextConfig):
     tokenizer: str = setting(
         "wordpiece", "how sub-words are learned, by a name of `qkv list tokenizers`; or a tokenizer.json to use"
     )
+    carry: bool = setting(
+        False, "windows go on from those before them; follows from the model, which has a memory or not (model.memory)"
+    )
     rows: Literal["", "windows", "passages"] = setting(
         "",
         "windows of running text, or passages of whole sentences of a document; unless given, what the objective asks",
@@ -45,8 +48,8 @@ class MaskedTextConfig(RunningTextConfig):
 class Fill(OnRunningText):
     """Devlin et al. 2019 (BERT): plain text to a model that says what is hidden; other tasks begin with it.
 
-    XLNet is here too: it reads a text from both sides, and says what stands at a place that it does not see; but nothing
-    is written in that place.
+    XLNet is here too: it reads a text from both sides, and says what stands at a place that it does not see, though no
+    <mask> is written there. It cannot write on: its blocks see both sides of a token.
     """
 
     name = "fill"
@@ -93,7 +96,13 @@ class Fill(OnRunningText):
                 "the objective asks about sentences, phrases or documents, and data.rows is windows, in which nothing "
                 "tells where they end; leave data.rows out"
             )
-        return replace(super().settle(config, asked), rows=rows)
+        carry = rows == "windows" and getattr(config, "memory", 0) > 0
+        if self.data.carry and not carry:
+            raise InputError(
+                "data.carry asks for windows that go on from those before them, which needs windows and a model with a "
+                "memory; leave data.carry out, or set model.memory of xlnet"
+            )
+        return replace(super().settle(config, asked), rows=rows, carry=carry)
 
     def encode(self, examples: Sequence[Text], tokenizer: Tokenizer, facts: About) -> list[Any]:
         if not self.by_passages:
@@ -111,9 +120,11 @@ class Fill(OnRunningText):
         return Task.stream(self, rows) if self.by_passages else super().validation(rows)
 
     def windows(self, rows: Rows, length: int) -> Windows:
-        """One less than the model reads, since <s> stands before them."""
-        batch = max(1, self.data.batch_tokens // length)
-        return Windows(rows, length=max(1, length - 1), batch=batch, seed=self.data.seed)
+        """One less than the model reads, since <s> stands before them; side by side no more than there is text for."""
+        batch, length = max(1, self.data.batch_tokens // length), max(1, length - 1)
+        if self.data.carry:
+            batch = min(batch, max(1, len(RunningText(rows)) // (length + 1)))
+        return Windows(rows, length=length, batch=batch, seed=self.data.seed, carry=self.data.carry)
 
     def check(self, corpus: Corpus, asked: Objective) -> None:
         """Of the training rows: whether there are the documents, and the phrases, that are asked about."""
