@@ -66,8 +66,8 @@ def task_in(loaded: folder.Loaded, name: str | None = None) -> Task:
     return task
 
 
-def score_files(path: str | Path, *files: str | Path, device: str = "cpu") -> Tree:
-    """What a trained model is worth on files of examples: the figures of its task."""
+def score_files(path: str | Path, *files: str | Path, device: str = "cpu", by: str = "") -> Tree:
+    """What a trained model is worth on files of examples: the figures of its task, or `by` another objective."""
     loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
     task = task_in(loaded)
     if task.name not in TASKS:
@@ -77,7 +77,11 @@ def score_files(path: str | Path, *files: str | Path, device: str = "cpu") -> Tr
     examples = list(task.read([Path(file) for file in files]))
     if not examples:
         raise InputError(f"there is nothing to score: {', '.join(map(str, files))} has no examples; give at least one")
-    return {"task": task.name, "examples": len(examples), **task.evaluate(loaded, examples)}
+    return {
+        "task": task.name,
+        "examples": len(examples),
+        **task.evaluate(loaded, examples, **({"by": by} if by else {})),
+    }
 
 
 def task_in_folder(path: str | Path) -> type[Task]:
