@@ -46,8 +46,8 @@ class Twins:
         found = our_weights(XLNET, named, None, range(V), 0, "")
         return {**found, "projection.weight": found["tokens.weight"]}
 
-    def both(self, memory: bool, two: bool) -> tuple[Any, Any]:
-        """What theirs and ours say to the second window, after the first if they have a memory."""
+    def both(self, memory: bool, two: bool) -> tuple[Any, Any, Tensor]:
+        """What theirs and ours say to the second window, after the first if they have a memory; our streams."""
         theirs, ours = {}, {}
         if memory:
             theirs["mems"], ours["state"] = self.theirs(self.ids[0]).mems, self.ours(self.ids[0]).state
@@ -56,14 +56,14 @@ class Twins:
                        "target_mapping": torch.nn.functional.one_hot(self.targets, T).float()}  # fmt: skip
             ours |= {"mask": self.mask, "targets": self.targets}
         theirs = self.theirs(self.ids[1], token_type_ids=self.segments, output_hidden_states=True, **theirs)
-        return theirs, self.ours(self.ids[1], segments=self.segments, **ours)
+        ours |= {"segments": self.segments}
+        return theirs, self.ours(self.ids[1], **ours), self.ours.encode(self.ids[1], **ours)
 
 
-def furthest(theirs: Any, ours: Any, two: bool) -> float:
+def furthest(theirs: Any, ours: Any, whole: Tensor, two: bool) -> float:
     """Over the last hidden states of both streams, the logits, and what is remembered."""
     last = torch.cat(theirs.hidden_states[-2:], dim=1) if two else theirs.hidden_states[-1]
-    logits = ours.logits[:, T:] if two else ours.logits
-    pairs = [(ours.hidden, last), (logits, theirs.logits)]
+    pairs = [(whole, last), (ours.hidden, theirs.hidden_states[-1]), (ours.logits, theirs.logits)]
     pairs += [(mine, other.transpose(0, 1)) for mine, other in zip(ours.state, theirs.mems, strict=True)]
     assert all(mine.shape == other.shape for mine, other in pairs)
     return max(float((mine - other).detach().abs().max()) for mine, other in pairs)
@@ -78,7 +78,7 @@ def test_both_streams_and_the_memory(memory: bool, two: bool) -> None:
 @pytest.mark.parametrize("memory", [False, True])
 def test_the_loss_and_every_gradient(memory: bool) -> None:
     twins = Twins()
-    theirs, ours = twins.both(memory, True)
+    theirs, ours, _ = twins.both(memory, True)
     labels = twins.ids[1].gather(1, twins.targets)
     labels[1, 2:] = PAD  # a row of fewer targets
     expected = torch.nn.functional.cross_entropy(theirs.logits[labels != PAD], labels[labels != PAD], reduction="sum")

@@ -135,9 +135,10 @@ class Stack(nn.Module):
     def forward(
         self, x: Tensor, at: Places, mask: Tensor | None,
         memory: Tensor | None = None, memory_mask: Tensor | None = None, seen: list[Seen] | None = None,
-        keys: Callable[[int, Tensor], Tensor] | None = None,
+        keys: Callable[[int, Tensor], Tensor] | None = None, unasked: int = 0,
     ) -> Tensor:  # fmt: skip
-        """With `keys`, block i looks at keys(i, x) and not at its own x.
+        """With `keys`, block i looks at keys(i, x) and not at its own x, of which the last block leaves out the first
+        `unasked` rows.
 
         With `recompute`, the backward pass computes each block once more: less memory for a third more time.
         Chen et al. 2016, section 4: memory for activations falls from N blocks to one and N inputs.
@@ -148,5 +149,7 @@ class Stack(nn.Module):
             run = partial(checkpoint, block, use_reentrant=False) if again else block
             position = self.positions[i % len(self.positions)]
             given = keys(i, x) if keys else None
+            if unasked and i == len(self.blocks) - 1:
+                x, at, mask = x[:, unasked:], at.behind(unasked), None if mask is None else mask[:, :, unasked:]
             x = run(x, at, position, mask, memory, memory_mask, seen[i] if seen else None, given)
         return self.norm(x)

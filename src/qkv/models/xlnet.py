@@ -93,9 +93,10 @@ class XLNet(Backbone):
         init_normal(self)
 
     def forward(self, ids: Tensor, **given: Any) -> Outputs:
-        """Token ids (B, T) and what else `encode` reads: what it gives, and the state to go on from."""
+        """Token ids (B, T) and what else `encode` reads: what it gives, or where there are targets, their queries alone
+        (B, P, D); and the state to go on from."""
         with drawing() as choices:
-            hidden, state = self.read(ids, remember=self.config.memory, **given)
+            hidden, state = self.read(ids, remember=self.config.memory, whole=False, **given)
         return Outputs(hidden, self.projection, choices, state=state)
 
     def encode(
@@ -111,10 +112,10 @@ class XLNet(Backbone):
 
     def read(
         self, ids: Tensor, *, segments: Tensor | None = None, mask: Tensor | None = None,
-        targets: Tensor | None = None, state: tuple[Tensor, ...] = (), remember: int = 0,
+        targets: Tensor | None = None, state: tuple[Tensor, ...] = (), remember: int = 0, whole: bool = True,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:  # fmt: skip
-        """What `encode` gives, and for each block what it has read, of which nothing learns: the last `remember`
-        contents (B, M, D)."""
+        """What `encode` gives, if not the `whole` then without contents, which the last block need not compute; and for
+        each block what it has read, of which nothing learns: the last `remember` contents (B, M, D)."""
         before, length = state[0].size(1) if state else 0, ids.size(1)
         at, seen = Places.span(before, before + length, ids.device), self.seen(ids, mask, targets)
         x, own = self.tokens(ids), torch.zeros_like(ids) if segments is None else segments
@@ -134,7 +135,8 @@ class XLNet(Backbone):
             remembered.append(found[:, -remember:].detach())
             return found
 
-        hidden = self.encoder(x, at, None if seen is None else F.pad(seen, (before, 0), value=True), keys=keys)
+        seen = None if seen is None else F.pad(seen, (before, 0), value=True)
+        hidden = self.encoder(x, at, seen, keys=keys, unasked=0 if whole or targets is None else length)
         return hidden, tuple(remembered) if remember else ()
 
     def seen(self, ids: Tensor, mask: Tensor | None, targets: Tensor | None) -> Tensor | None:
@@ -153,7 +155,7 @@ class XLNet(Backbone):
         """The queries at the holes, which nothing sees."""
         targets, real = places_of(holes)
         outputs = self(ids, targets=targets)
-        return replace(outputs, hidden=outputs.hidden[:, ids.size(1) :][real])
+        return replace(outputs, hidden=outputs.hidden[real])
 
 
 def places_of(flags: Tensor) -> tuple[Tensor, Tensor]:

@@ -85,7 +85,9 @@ class PermutationLM(Usual):
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         """Summed over the targets, by their queries. `accuracy` counts the best."""
         at, table = asked.labels != PAD, outputs.projection
-        queries = outputs.hidden[:, asked.inputs["ids"].size(1) :]  # (B, P, D)
+        queries = outputs.hidden[
+            :, outputs.hidden.size(1) - at.size(1) :
+        ]  # (B, P, D), behind contents if there are any
         return of_words(table.ready(queries[at]), table.weight, table.bias, asked.labels[at])
 
 

@@ -47,6 +47,11 @@ class Places:
         key = torch.arange(memory.size(1), device=memory.device)
         return replace(self, key=key, causal=False, sentence=None, tree=None, same=None, run=0)
 
+    def behind(self, first: int) -> "Places":
+        """The same keys, and the queries without the first ones."""
+        same = None if self.same is None else self.same[:, first:]
+        return replace(self, query=self.query[..., first:], same=same, run=0)
+
     @property
     def in_order(self) -> bool:
         """Whether queries and keys are the same tokens, one behind the other: a causal mask is then a triangle."""
