@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from qkv.convert.families.marian import NAMES, replaced
 from qkv.folder import fill
-from qkv.models import BertConfig, GPT2Config, Transformer, TransformerConfig
+from qkv.models import BertConfig, GPT2Config, Transformer, TransformerConfig, XLNetConfig
 from qkv.positions import Places, Sinusoidal
 from qkv.text.tokenizer import BOS, EOS, PAD
 
@@ -224,6 +224,17 @@ GPT2_PEERS: dict[str, Callable[[GPT2Config], tuple[nn.Module, Callable[[Tensor],
 
 
 # -- training a BERT ---------------------------------------------------------------------------------------------------
+
+
+def transformers_xlnet(c: XLNetConfig) -> Any:
+    """Their language model as it comes; one dropout is for all places, and ours has none at the weights."""
+    import transformers
+
+    config = transformers.XLNetConfig(
+        vocab_size=c.vocab_size, d_model=c.d_model, n_layer=c.layers, n_head=c.n_heads, d_inner=c.inner_width,
+        ff_activation="gelu_new", dropout=c.dropout, pad_token_id=PAD,
+    )  # fmt: skip
+    return transformers.XLNetLMHeadModel(config)
 
 
 def transformers_bert(c: BertConfig, kind: str) -> Any:

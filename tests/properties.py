@@ -14,9 +14,11 @@ OTHER_ROWS = torch.tensor([2, 0, 0, 3, 1])
 
 def is_without_effect(model: nn.Module, name: str) -> bool:
     """Location does not read keys; and softmax does not see a key's bias, which is the same for all keys of a query."""
+    if ".key." not in name:
+        return False
     part = getattr(model.get_submodule(name.rsplit(".", 2)[0]), "attend", None)
     ignores_keys = isinstance(part, Soft) and type(part.score) is SCORES["location"]
-    return ".key." in name and (ignores_keys or name.endswith("bias"))
+    return ignores_keys or name.endswith("bias")
 
 
 def every_parameter_has_a_gradient(model: nn.Module, share: float = 1e-6) -> None:

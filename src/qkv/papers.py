@@ -45,6 +45,7 @@ PAPERS = {
     "spanbert": Paper("Joshi et al. 2020", "bert", "masked_lm(unit='span') + span_boundary", "fill", "spanbert-tiny"),
     "ernie": Paper("Sun et al. 2019", "bert(activation='relu')", KNOWLEDGE, "fill", "ernie-tiny"),
     "mtdnn": Paper("Liu et al. 2019 (MT-DNN; it has BERT's pre-training)", "bert", TOGETHER, "joint", "mtdnn-glue"),
+    "xlnet": Paper("Yang et al. 2019", "xlnet", "permutation_lm", "fill", "xlnet-tiny"),
     "ernie2": Paper("Sun et al. 2020", "ernie2", CONTINUAL, "fill", "ernie2-tiny"),
     "unilm": Paper("Dong et al. 2019", "unilm", WAYS, "fill", "unilm-tiny"),
     "mass": Paper("Song et al. 2019", "transformer", "mass", "unpaired", "mass-multi30k"),

@@ -19,7 +19,7 @@ from qkv import folder
 from qkv.attention import recording
 from qkv.convert import adopt
 from qkv.convert.export import write_hugging_face
-from qkv.convert.families import bert, gpt, llama
+from qkv.convert.families import bert, gpt, llama, xlnet
 from qkv.convert.family import TABLES, Family, find_part, our_weights, plain
 from qkv.models import Headed, count_parameters
 from qkv.objectives import Asked, CausalLM, Classes, MaskedLM
@@ -33,6 +33,7 @@ WRITER = {"n_embd": 32, "n_layer": LAYERS, "n_head": 4, "n_positions": 20}
 LABELS = {"id2label": {0: "no", 1: "maybe", 2: "yes"}, "label2id": {"no": 0, "maybe": 1, "yes": 2}}
 BERTS = ("[unused]", "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTAS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+XLNETS = ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>")
 NEXT = ("Model", "ForMaskedLM", "ForPreTraining", "ForNextSentencePrediction")
 ANSWERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
 # Their family, their settings, the special tokens that a vocabulary begins with, the ends of the classes' names.
@@ -52,6 +53,8 @@ FAMILIES: dict[str, tuple[Family, dict[str, Any], Sequence[str], Sequence[str]]]
     "Llama": (llama.LLAMA, {**LLAMA, "rope_theta": 500.0}, ROBERTAS[:1] + ROBERTAS[2:4], ("ForCausalLM",)),
     "Llama, tied": (llama.LLAMA, {**LLAMA, "tie_word_embeddings": True}, ROBERTAS[:1] + ROBERTAS[2:4],
                     ("ForCausalLM",)),
+    "XLNet": (xlnet.XLNET, {"d_model": 32, "n_layer": LAYERS, "n_head": 4, "d_inner": 48, "layer_norm_eps": 1e-6},
+              XLNETS, ("Model", "LMHeadModel", *ANSWERS[:2], "ForQuestionAnsweringSimple", "ForMultipleChoice")),
 }  # fmt: skip
 WRITING = ("LMHeadModel", "ForCausalLM")
 CASES = [(family, end) for family, (*_, ends) in FAMILIES.items() for end in ends]
@@ -63,7 +66,8 @@ def build(name: str, end: str) -> Any:
     family, sizes, _, _ = FAMILIES[name]
     kind: Any = getattr(transformers, f"{family.classes}{end}")
     off = {key: 0.0 for key, ours, _ in family.settings if ours in ("dropout", "attention")}
-    off |= dict.fromkeys(("embd_pdrop", "summary_first_dropout", "seq_classif_dropout", "qa_dropout"), 0.0)
+    more = ("embd_pdrop", "summary_first_dropout", "summary_last_dropout", "seq_classif_dropout", "qa_dropout")
+    off |= dict.fromkeys(more, 0.0)
     labels = LABELS if "Classification" in end else {"num_labels": 1} if end == "DoubleHeadsModel" else {}
     torch.manual_seed(0)
     config = kind.config_class(vocab_size=V, **sizes, **off, **labels, attn_implementation="eager")
@@ -105,11 +109,23 @@ class Twins:
         self.ids = torch.where(self.ids == PAD, PAD, known[self.ids % len(known)])
         self.real = self.ids != PAD
 
-    def given(self) -> dict[str, Any]:
-        """What theirs reads; nothing sees padding on the right in GPT."""
-        ids = torch.where(self.real, self.rows[self.ids], max(0, getattr(self.theirs.config, "pad_token_id", 0) or 0))
+    def given(self, ids: Tensor | None = None) -> dict[str, Any]:
+        """What theirs reads, or the same with other ids; nothing sees padding on the right in GPT."""
+        pad = max(0, getattr(self.theirs.config, "pad_token_id", 0) or 0)
+        ids = torch.where(self.real, self.rows[self.ids], pad) if ids is None else ids
         inputs = {"input_ids": ids, "attention_mask": self.real.long(), **self.more("token_type_ids", "task_type_ids")}
-        return inputs
+        return {key: self.padded_left(value) for key, value in inputs.items()} if self.family.pads_left else inputs
+
+    def padded_left(self, ours: Tensor) -> Tensor:
+        """Rows (B, T) with their padding on the other side."""
+        return torch.stack([row.roll(T - n) for row, n in zip(ours, LENGTHS, strict=True)])
+
+    def back(self, theirs: Tensor, *dims: int) -> Tensor:
+        """What they say of tokens (B, .. T ..), where ours stand."""
+        if not self.family.pads_left:
+            return theirs
+        rows = zip(theirs, LENGTHS, strict=True)
+        return torch.stack([row.roll([n - T] * max(1, len(dims)), dims or 0) for row, n in rows])
 
     def more(self, segments: str, task: str) -> dict[str, Tensor]:
         found = {}
@@ -156,23 +172,26 @@ def answers(theirs: Any, ours: Any, t: Twins, given: dict[str, Any], rows: Tenso
     said = ours(**t.inputs())
     for handle in handles:
         handle.remove()
-    pairs = [(mine, other.reshape(mine.shape)) for mine, other in
+    pairs = [(mine, t.back(other.reshape(mine.shape))) for mine, other in
              zip([*states, said.hidden], out.hidden_states, strict=True)]  # fmt: skip
     pairs = [(mine[t.real], other[t.real]) for mine, other in pairs]
     words = out.get("prediction_logits", out.get("logits") if theirs.__class__.__name__.endswith(
         ("MaskedLM", *WRITING, "DoubleHeadsModel")) else None)  # fmt: skip
     if words is not None:
         known = torch.arange(len(rows))[(rows >= 0) & (t.rows >= 0)]
-        other = words.reshape(*t.ids.shape, -1)[..., rows[known]]
+        other = t.back(words.reshape(*t.ids.shape, -1))[..., rows[known]]
         pairs.append((said.logits[..., known][t.real], other[t.real]))
     for head in getattr(ours, "heads", {}):
         answer = said.answer(head)
         if head == "spans":
-            pairs += [(answer[:, i][t.real], out[key][t.real]) for i, key in enumerate(("start_logits", "end_logits"))]
+            ends = enumerate(("start_logits", "end_logits"))
+            pairs += [(answer[:, i][t.real], t.back(out[key])[t.real]) for i, key in ends]
             continue
         key = {"pooled": "pooler_output", "choices": "mc_logits"}.get(head, "seq_relationship_logits")
         other = out[key if key in out else "logits"]
-        pairs.append((answer[t.real], other[t.real]) if head == "tags" else (answer, other.reshape(answer.shape)))
+        pairs.append(
+            (answer[t.real], t.back(other)[t.real]) if head == "tags" else (answer, other.reshape(answer.shape))
+        )
     return pairs
 
 
@@ -195,7 +214,7 @@ def test_every_map_of_attention(twins: Twins, name: str, end: str) -> None:
     assert len(maps) == len(expected) == LAYERS
     for mine, other in zip(maps.values(), expected, strict=True):
         seen = twins.real[:, None, :, None].expand(-1, 4, -1, T)
-        assert (mine - other)[seen].abs().max() <= 1e-5
+        assert (mine - twins.back(other, 1, 2))[seen].abs().max() <= 1e-5
 
 
 @every_class
@@ -231,9 +250,10 @@ LOSSES = [(name, end) for name, end in CASES if end in ("ForMaskedLM", *WRITING,
 @torch.no_grad()
 def test_the_loss(twins: Twins, name: str, end: str) -> None:
     given, said = twins.given(), twins.ours(**twins.inputs())
-    objective: Any = {"ForMaskedLM": MaskedLM(), **dict.fromkeys(WRITING, CausalLM())}.get(end, Classes())
-    wanted, labels = given["input_ids"].masked_fill(~twins.real, -100), twins.ids
-    if end in WRITING:
+    is_causal = end in WRITING and not twins.family.predicts
+    objective: Any = Classes() if end == "ForSequenceClassification" else CausalLM() if is_causal else MaskedLM()
+    wanted, labels = given["input_ids"].masked_fill(given["attention_mask"] == 0, -100), twins.ids
+    if is_causal:
         labels = labels[:, 1:]
     elif end == "ForSequenceClassification":
         wanted = labels = torch.tensor([0, 2, 1, 1])
@@ -270,7 +290,7 @@ def test_what_we_write_is_what_transformers_opens(twins: Twins, name: str, end: 
     silent = twins.backbone.config.silent if end in ("Model", *WRITING) and not twins.family.predicts else []
     kept = torch.tensor([i for i in range(len(twins.rows)) if i not in silent])
     rows = torch.full((len(twins.rows),), -1).scatter_(0, kept, torch.arange(len(kept)))
-    given = {**twins.given(), "input_ids": rows[twins.ids].clamp(min=0)}
+    given = twins.given(rows[twins.ids].clamp(min=0))
     assert difference(answers(theirs.eval(), twins.ours, twins, given, rows)) <= 1e-5
     back = folder.load(tmp_path)
     assert back.model.state_dict().keys() == twins.ours.state_dict().keys() or silent
@@ -280,7 +300,8 @@ def test_what_we_write_is_what_transformers_opens(twins: Twins, name: str, end: 
 # Theirs, without the pooler, which is a head in ours: Devlin et al. 2019 say 110 M and 340 M, Liu et al. 2019 125 M and
 # 355 M, of which two rows of positions are for nothing; Radford et al. 2018 say nothing.
 COUNTS = {("Bert", "base"): 109_514_298, ("Bert", "large"): 335_174_458, ("Roberta", "base"): 124_695_897,
-          ("Roberta", "large"): 355_410_009, ("OpenAIGPT", "base"): 116_534_784}  # fmt: skip
+          ("Roberta", "large"): 355_410_009, ("OpenAIGPT", "base"): 116_534_784, ("XLNet", "base"): 116_750_336,
+          ("XLNet", "large"): 360_300_800}  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "preset"), COUNTS)
@@ -289,9 +310,10 @@ def test_the_sizes_of_the_papers(name: str, preset: str) -> None:
     with torch.device("meta"):
         c = family.model.config_class(**family.model.presets[preset])
         ours = count_parameters(family.model(c))
-        theirs = getattr(transformers, f"{family.classes}{'LMHeadModel' if name == 'OpenAIGPT' else 'ForMaskedLM'}")
+        theirs = getattr(transformers, f"{family.classes}{family.predictor if family.predicts else 'LMHeadModel'}")
         same = ("d_model", "layers", "n_heads", "segments")
         settings = {key: getattr(c, own) for key, own, _ in family.settings if own in same}
-        settings |= {"intermediate_size": 4 * c.d_model, "vocab_size": c.vocab_size}
+        inner = next((key for key, own, _ in family.settings if own == "d_ff"), "n_inner")
+        settings |= {inner: 4 * c.d_model, "vocab_size": c.vocab_size}
         more = theirs(theirs.config_class(**settings))
     assert ours == more.num_parameters() == COUNTS[name, preset]

@@ -1,6 +1,8 @@
 """Transformer-XL's relative positions: the four terms of the paper in a loop; see tests/parity for XLNet's."""
 
+import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -47,6 +49,42 @@ def test_the_score_is_the_sum_of_the_papers_four_terms(
                     query, key, r = q[b, h, t], k[b, h, j], w_r @ sinusoid(i - j)
                     expected = (query @ key + query @ r + u @ key + v @ r) / math.sqrt(K)
                     assert found[b, h, t, j].item() == pytest.approx(expected.item(), abs=1e-6)
+
+
+# The first queries' places, how many keys there are, and where more queries stand, row by row.
+RUNS = [((0, 5), 5, []), ((0, 1), 1, []), ((3, 4), 4, []), ((3, 7), 7, []), ((0, 6), 6, [[5, 0], [2, 2]]),
+        ((4, 9), 9, [[4, 8, 6], [7, 5, 5]])]  # fmt: skip
+
+
+@pytest.mark.parametrize(("run", "keys", "more"), RUNS)
+def test_a_shift_of_rows_picks_what_indices_do(
+    position: TransformerXL, run: tuple[int, int], keys: int, more: list[list[int]]
+) -> None:
+    """And so do their gradients."""
+    at = Places.span(*run, torch.device("cpu"))
+    if more:
+        at = replace(at, query=torch.cat((at.query.expand(B, -1), torch.tensor(more)), dim=1))
+    q, k = draw(B, H, at.query.size(-1), K).requires_grad_(), draw(B, H, keys, K, seed=2)
+    found, expected = position.score(q, k, at), position.score(q, k, replace(at, run=0))
+    assert torch.equal(found, expected)
+    way = draw(*found.shape, seed=3)
+    (mine,), (other,) = (torch.autograd.grad((score * way).sum(), q) for score in (found, expected))
+    torch.testing.assert_close(mine, other, atol=1e-12, rtol=0)
+
+
+def test_segments_are_told_apart_as_the_same_or_another() -> None:
+    """XLNet, section 2.5: (q + s) . e for each pair, up to what is one for all keys of a query."""
+    torch.manual_seed(0)
+    with_segments = TransformerXL(SIZES, segments=True).double()
+    q, k, same = draw(B, H, 5, K), draw(B, H, 5, K, seed=2), draw(B, 5, 5, seed=3) > 0
+    at = Places.span(0, 5, torch.device("cpu"))
+    added = with_segments.score(q, k, replace(at, same=same)) - with_segments.score(q, k, at)
+    expected = torch.zeros_like(added)
+    for b, h, i, j in itertools.product(range(B), range(H), range(5), range(5)):
+        e = with_segments.segments[0 if same[b, i, j] else 1, h, 0]
+        expected[b, h, i, j] = (q[b, h, i] + with_segments.s[h, 0]) @ e / math.sqrt(K)
+    torch.testing.assert_close(added.softmax(-1), expected.softmax(-1), atol=1e-12, rtol=0)
+    assert (added - added[..., :1]).abs().max() > 1e-4
 
 
 def test_the_sinusoid_of_a_distance_has_a_sign(position: TransformerXL) -> None:

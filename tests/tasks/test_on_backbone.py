@@ -36,7 +36,7 @@ def backbones(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("backbone", ["gpt", "gpt2", "bert", "roberta", "transformer_encoder"])
+@pytest.mark.parametrize("backbone", ["gpt", "gpt2", "bert", "roberta", "xlnet", "transformer_encoder"])
 @pytest.mark.parametrize("task", TUNED)
 def test_every_task_begins_with_any_backbone(task: str, backbone: str, backbones: Path, tmp_path: Path) -> None:
     """Its weights stay where they are frozen, the head is new, and the folder opens and answers."""

@@ -1,7 +1,7 @@
 """Multi-head attention: the projections and heads around any attention, and what they have seen before."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -85,12 +85,19 @@ class MultiHead(nn.Module):
         self.attend.always_fused = c.fused
 
     def forward(
-        self, x: Tensor, at: Places, *, memory: Tensor | None = None, mask: Tensor | None = None,
-        position: Position = NO_POSITION, seen: KeyValues | None = None,
+        self, x: Tensor, at: Places, *, memory: Tensor | None = None, keys: Tensor | None = None,
+        mask: Tensor | None = None, position: Position = NO_POSITION, seen: KeyValues | None = None,
     ) -> Tensor:  # fmt: skip
-        """x (B, T, D) looks at itself, or at `memory` (B, S, D); `seen` holds what earlier steps computed."""
-        if memory is None:
-            q, k, v = (self.heads(each) for each in self.projected(x))  # (B, H, T, K)
+        """x (B, T, D) looks at itself, or at `memory` (B, S, D); `seen` holds what earlier steps computed.
+
+        Or at `keys` (B, S, D), which stand in the same text, at `at.key`.
+        """
+        if keys is not None:
+            k, v = (self.heads(each) for each in self.projected(keys, self.key, self.value))  # (B, H, S, K)
+            q = position.rotate(self.heads(self.query(x)), at)
+            k = position.rotate(k, replace(at, query=at.key))
+        elif memory is None:
+            q, k, v = (self.heads(each) for each in self.projected(x, self.query, self.key, self.value))  # (B, H, T, K)
             q, k = position.rotate(q, at), position.rotate(k, at)
             if seen is not None:
                 k, v = seen.append(k, v)
@@ -102,14 +109,13 @@ class MultiHead(nn.Module):
         context = self.attend(q, k, v, at, mask, position)  # (B, H, T, K)
         return self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
 
-    def projected(self, x: Tensor) -> Sequence[Tensor]:
-        """q, k and v of x, each (B, T, H * K); if `fused`, by one product, unless x is a single token."""
-        parts = (self.query, self.key, self.value)
+    def projected(self, x: Tensor, *parts: nn.Linear) -> Sequence[Tensor]:
+        """q, k or v of x, each (B, T, H * K); if `fused`, by one product, unless x is a single token."""
         if not self.fused or x.size(1) == 1:
             return [part(x) for part in parts]
         bias = torch.cat([part.bias for part in parts]) if self.query.bias is not None else None
         joined = linear if self.training else F.linear
-        return joined(x, torch.cat([part.weight for part in parts]), bias).chunk(3, dim=-1)
+        return joined(x, torch.cat([part.weight for part in parts]), bias).chunk(len(parts), dim=-1)
 
     def heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)  # (B, T, D) -> (B, H, T, K)

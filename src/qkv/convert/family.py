@@ -29,7 +29,7 @@ SIZES = (
 )
 POSITIONS = "encoder.positions.0.weight"
 POOLED = ("classes", "number", "choices")  # heads over one state of a text
-PREDICTING = ("ForMaskedLM", "ForPreTraining")  # their classes that predict hidden words
+PREDICTING = ("ForMaskedLM", "ForPreTraining", "LMHeadModel")  # their classes that predict words
 OWNED = "pooler."  # a part of their heads that they count to the backbone
 
 
@@ -56,7 +56,8 @@ class Family:
     names: Names
     parts: Mapping[str, HeadNames]  # by the end of their class's name
     writes: str = "LMHeadModel"  # the end of the name of the class that writes, where there is one
-    predicts: Names = ()  # what predicts hidden words
+    predicts: Names = ()  # what predicts hidden words,
+    predictor: str = "ForMaskedLM"  # and the end of the name of the class that has it and nothing else
     beside: Names = ()  # weights beside the backbone, without its prefix
     again: Names = ()  # second names of weights, under which alone some files have them
     left_out: Sequence[str] = ()  # buffers
@@ -65,6 +66,7 @@ class Family:
     activations: Mapping[str, str] = field(default_factory=lambda: ACTIVATIONS)
     head_options: Mapping[str, Any] = field(default_factory=dict)  # of a head over the whole text
     after_padding: bool = False  # whether positions are counted from the id of the padding on
+    pads_left: bool = False  # whether texts end with the token that stands for them, padding before
     into: Callable[[Tensors], Tensors] = lambda tensors: tensors  # their weights as ours stand, and back
     out: Callable[[Tensors], Tensors] = lambda tensors: tensors
 
@@ -240,7 +242,7 @@ def our_settings(family: Family, tree: Tree, where: str) -> Tree:
     for key, value in family.must.items():
         if tree.get(key, value) != value:
             raise InputError(f"{where}: {key}={tree[key]!r} is a model that qkv does not have; use one with {value!r}")
-    ours: Tree = {own: tree.get(key, usual) for key, own, usual in family.settings}
+    ours: Tree = {own: usual if tree.get(key) is None else tree[key] for key, own, usual in family.settings}
     activation = str(ours["activation"])
     if activation not in family.activations:
         hint = nearest(activation, family.activations)

@@ -58,11 +58,13 @@ def write_tokenizer(
 
 
 def template(frame: Frame, ids: dict[str, int], segments: int) -> Tree | None:
-    """The step of a tokenizer.json that puts a frame around one text or two; None for no frame at all."""
+    """The step of a tokenizer.json that puts a frame around one text or two; None for no frame at all. <s> behind the
+    texts is in a segment of its own (XLNet)."""
     second = int(segments > 1)
 
     def special(names: Sequence[str], segment: int) -> list[Tree]:
-        return [{"SpecialToken": {"id": name, "type_id": segment}} for name in names]
+        numbers = [2 * second if names is frame.after and name == SPECIALS[BOS] else segment for name in names]
+        return [{"SpecialToken": {"id": name, "type_id": one}} for name, one in zip(names, numbers, strict=True)]
 
     def text(name: str, segment: int) -> Tree:
         return {"Sequence": {"id": name, "type_id": segment}}

@@ -11,6 +11,7 @@ from qkv.config import Tree, parse_call
 from qkv.convert.families.bert import BERT, DISTILBERT, ERNIE2, ROBERTA
 from qkv.convert.families.gpt import GPT, GPT2
 from qkv.convert.families.llama import LLAMA
+from qkv.convert.families.xlnet import XLNET
 from qkv.convert.family import (
     OWNED,
     POOLED,
@@ -37,7 +38,7 @@ NO_FRAME, BEGIN = Frame((), (), ()), Frame(("<s>",), (), ())
 def family_of(model: Model) -> Family | None:
     """The family that can hold a model; a BERT without segments is a DistilBERT."""
     backbone = model.backbone if isinstance(model, Headed) else model
-    families = [each for each in (BERT, ROBERTA, ERNIE2, GPT, GPT2, LLAMA) if type(backbone) is each.model]
+    families = [each for each in (BERT, ROBERTA, ERNIE2, GPT, GPT2, LLAMA, XLNET) if type(backbone) is each.model]
     return DISTILBERT if families == [BERT] and not backbone.config.segments else families[0] if families else None
 
 
@@ -67,7 +68,7 @@ def write_family(out: Path, model: Model, tokenizer: Tokenizer, about: Mapping[s
     reads = ["input_ids", *(["token_type_ids"] if segments > 1 else []), "attention_mask"]
     write_tokenizer(
         out, tokenizer, frame, segments=segments, without=without, special=special, model_max_length=c.max_length,
-        model_input_names=reads,
+        model_input_names=reads, padding_side="left" if family.pads_left else "right",
     )  # fmt: skip
     write_with(out / "model.safetensors", lambda path: save_file(tensors, path, metadata={"format": "pt"}))
 
@@ -77,18 +78,20 @@ def check(backbone: Backbone, family: Family) -> None:
     c = backbone.config
     attention, options = parse_call(c.attention)
     position, how = parse_call(c.position)
-    usual = {name: field.default for name, field in type(c).__dataclass_fields__.items()}
+    usual = {name: one.default for name, one in type(c).__dataclass_fields__.items()}
+    is_usual = c.position == usual["position"] or (position == usual["position"] and how.keys() <= {"base"})
+    inside = (0.0, c.dropout) if any(own == "activation_dropout" for _, own, _ in family.settings) else (0.0,)
     inner = c.inner_width == 4 * c.d_model or "d_ff" not in family.given
     others = [key for key, value in family.given.items() if key != "d_ff" and getattr(c, key) != value]
     for setting, holds in (
         (f"attention={c.attention!r}", attention == "scaled_dot" and options.keys() <= {"dropout"}),
-        (f"position={c.position!r}", position == usual["position"] and how.keys() <= {"base"}),
+        (f"position={c.position!r}", is_usual),
         (f"d_k={c.d_k}", c.head_width * c.n_heads == c.d_model),
         (f"d_ff={c.d_ff}", inner),
         (f"norm={c.norm!r}", c.norm == usual["norm"]),
         (f"attention_bias={c.attention_bias}", c.attention_bias == usual["attention_bias"]),
         (f"activation={c.activation!r}", c.activation in family.activations.values()),
-        (f"activation_dropout={c.activation_dropout}", not c.activation_dropout),
+        (f"activation_dropout={c.activation_dropout}", c.activation_dropout in inside),
         *((f"{key}={getattr(c, key)}", False) for key in others),
     ):
         if not holds:
@@ -112,7 +115,7 @@ def their_class(model: Model, family: Family) -> tuple[str, HeadNames | None]:
     """The end of the name of the class that has just what stands on the backbone, and that."""
     heads, predicts = heads_held(model, family), bool(family.predicts) and model.config.predicts
     if not heads:
-        return "ForMaskedLM" if predicts else "Model" if family.predicts else family.writes, None
+        return family.predictor if predicts else "Model" if family.predicts else family.writes, None
     name, text = next(iter(heads.items()))
     kind, options = parse_call(text)
     usual = {"n": options.get("n"), "dropout": options.get("dropout"), "pool": "last"}

@@ -52,7 +52,19 @@ class Windows(Stream):
             yield self._batch(starts[first : first + self.batch], begins=not self.carry or first == 0)
 
     def in_order(self) -> Iterator[Batch]:
-        """Every token but the first, asked for once; the last window may be shorter than the others."""
+        """Every token but the first, asked for once; the last window may be shorter than the others.
+
+        With `carry`, the lanes side by side, and by itself what is left over when the lanes are equally long.
+        """
+        if self.carry:
+            lane = (len(self.text) - 1) // self.batch
+            for first in range(0, lane, self.length):
+                starts = first + lane * np.arange(self.batch)
+                yield self._batch(starts, min(self.length, lane - first), begins=first == 0)
+            begins, ends = lane * self.batch, len(self.text) - 1
+            for first in range(begins, ends, self.length):
+                yield self._batch(np.array([first]), min(self.length, ends - first), begins=first == begins)
+            return
         starts = np.arange(0, len(self.text) - 1, self.length)
         whole = starts[starts + self.length < len(self.text)]
         for first in range(0, len(whole), self.batch):

@@ -38,9 +38,12 @@ class Residual(nn.Module):
         self.place = norm
 
     def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.place == "pre":
-            return x + self.dropout(f(self.norm(x)))
-        return self.norm(x + self.dropout(f(x)))
+        added = x + self.dropout(f(self.read(x)))
+        return added if self.place == "pre" else self.norm(added)
+
+    def read(self, x: Tensor) -> Tensor:
+        """What the sub-layer sees of x."""
+        return self.norm(x) if self.place == "pre" else x
 
 
 class FeedForward(nn.Module):
@@ -100,12 +103,16 @@ class Block(nn.Module):
     def forward(
         self, x: Tensor, at: Places, position: Position, mask: Tensor | None,
         memory: Tensor | None = None, memory_mask: Tensor | None = None, seen: Seen | None = None,
+        keys: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
+        """x (B, T, D) looks at itself, or at `keys` (B, S, D)."""
         own, source = (seen.own, seen.source) if seen else (None, None)
-        x = self.attention_residual(x, lambda x: self.attention(x, at, mask=mask, position=position, seen=own))
+        keys = None if keys is None else self.attention_residual.read(keys)
+        look = partial(self.attention, mask=mask, position=position, seen=own, keys=keys)
+        x = self.attention_residual(x, lambda x: look(x, at))
         if self.has_memory:
-            look = partial(self.memory_attention, memory=memory, mask=memory_mask, seen=source)
-            x = self.memory_residual(x, lambda x: look(x, at))
+            over = partial(self.memory_attention, memory=memory, mask=memory_mask, seen=source)
+            x = self.memory_residual(x, lambda x: over(x, at))
         return self.feed_forward_residual(x, self.feed_forward)
 
 
@@ -145,9 +152,12 @@ class Stack(nn.Module):
     def forward(
         self, x: Tensor, at: Places, mask: Tensor | None,
         memory: Tensor | None = None, memory_mask: Tensor | None = None, seen: list[Seen] | None = None,
+        keys: Callable[[int, Tensor], Tensor] | None = None, unasked: int = 0,
     ) -> Tensor:  # fmt: skip
-        """With `recompute`, the backward pass computes each block once more: less memory for a third more time.
+        """With `keys`, block i looks at keys(i, x) and not at its own x, of which the last block leaves out the first
+        `unasked` rows.
 
+        With `recompute`, the backward pass computes each block once more: less memory for a third more time.
         Chen et al. 2016, section 4: memory for activations falls from N blocks to one and N inputs.
         """
         x = self.dropout(self.norm_inputs(self.position.embed(x, at)))  # (B, T, D)
@@ -155,5 +165,8 @@ class Stack(nn.Module):
         for i, block in enumerate(self.blocks):
             run = partial(checkpoint, block, use_reentrant=False) if again else block
             position = self.positions[i % len(self.positions)]
-            x = run(x, at, position, mask, memory, memory_mask, seen[i] if seen else None)
+            given = keys(i, x) if keys else None
+            if unasked and i == len(self.blocks) - 1:
+                x, at, mask = x[:, unasked:], at.behind(unasked), None if mask is None else mask[:, :, unasked:]
+            x = run(x, at, position, mask, memory, memory_mask, seen[i] if seen else None, given)
         return self.norm(x)

@@ -11,7 +11,7 @@ from torch import nn
 from qkv.attention import MultiHead
 from qkv.layers import Block, Stack
 from qkv.look.picture import PLAIN, Axes, Given, Picture, boxed, sheet, write
-from qkv.models import GPT2, PRESETS, Bert, Headed, Model, Transformer, TransformerConfig, count_parameters
+from qkv.models import GPT2, PRESETS, Bert, Headed, Model, Transformer, TransformerConfig, XLNet, count_parameters
 
 Where = Literal["encoder", "decoder", "output"]
 SHADES = {"attention": "#fde0c2", "Norm": "#f5f3b3", "Feed": "#c6e6f5", "embedding": "#fbe0e0", "Linear": "#dcdff5",
@@ -39,7 +39,7 @@ def boxes(model: Model) -> list[Box]:
     """Those of Vaswani et al. 2017, Figure 1 for a Transformer or one stack of it; parts by their names for others."""
     headed = model if isinstance(model, Headed) else None
     inner = headed.backbone if headed else model
-    if isinstance(inner, Bert | GPT2):
+    if isinstance(inner, Bert | GPT2 | XLNet):
         return list(backbone_boxes(inner, headed))
     if not isinstance(model, Transformer):
         return [*parts(model, "encoder", ("source", "encoder", "memory", "bridges")),
@@ -59,11 +59,13 @@ def boxes(model: Model) -> list[Box]:
     ]
 
 
-def backbone_boxes(model: Bert | GPT2, headed: Headed | None) -> Iterator[Box]:
+def backbone_boxes(model: Bert | GPT2 | XLNet, headed: Headed | None) -> Iterator[Box]:
     """One stack, and on it the heads that were put there, or what says which token stands in a place."""
     where: Where = "decoder" if isinstance(model, GPT2) else "encoder"
     c = model.config
     yield Box(where, "Input embedding", f"{c.vocab_size:,} x {c.d_model}", count_parameters(model.tokens))
+    if isinstance(model, XLNet):
+        yield Box(where, "Query vector", "in place of a token that is asked for", model.query.numel())
     yield from stack_boxes(where, getattr(model, where), c.position, c.norm)
     if headed:
         for name, text in headed.head_texts.items():

@@ -26,6 +26,7 @@ from qkv.models.recurrent import Recurrent, RecurrentConfig
 from qkv.models.roberta import Roberta, RobertaConfig
 from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, TransformerEncoder, parameter_count
 from qkv.models.unilm import UniLM, UniLMConfig
+from qkv.models.xlnet import XLNet, XLNetConfig
 
 MODELS: dict[str, type[Model]] = {
     "transformer": Transformer,
@@ -40,6 +41,7 @@ MODELS: dict[str, type[Model]] = {
     "ernie2": Ernie2,
     "elmo": Elmo,
     "unilm": UniLM,
+    "xlnet": XLNet,
     "hierarchical": Hierarchical,
     "reader": Reader,
     "head_finder": HeadFinder,

@@ -17,8 +17,9 @@ from qkv.text.tokenizer import PAD, Tokenizer
 
 @dataclass(frozen=True)
 class HeadedOutputs(Outputs):
-    """What the backbone said, and the heads to be asked about it; `real` (B, T) is True at the tokens of the texts, and
-    `second` at those of the second of two."""
+    """What the backbone said, and the heads to be asked about it; `real` (B, T) is True at the tokens of the texts,
+    behind which a backbone may say more that is not of them (XLNet's queries), and `second` at those of the second of
+    two."""
 
     heads: nn.ModuleDict
     real: Tensor
@@ -26,7 +27,8 @@ class HeadedOutputs(Outputs):
 
     def answer(self, head: str, *given: Any) -> Tensor:
         asked: Any = self.heads.get_submodule(head)
-        return asked(self.hidden, self.real, *((self.second,) if asked.of_pairs else ()), *given)
+        hidden = self.hidden[:, : self.real.size(1)]
+        return asked(hidden, self.real, *((self.second,) if asked.of_pairs else ()), *given)
 
     def of(self, part: str) -> "HeadedOutputs":
         """The same, of which the heads of one part of a mixture are asked."""
@@ -72,7 +74,7 @@ class Headed(Model):
         return HeadedOutputs(hidden, projection, choices, self.heads, ids != PAD, second)
 
     def inputs(self) -> set[str]:
-        return self.backbone.inputs()
+        return self.backbone.inputs() - {"state"}  # texts are read whole
 
     def know(self, tokenizer: Tokenizer) -> None:
         self.backbone.know(tokenizer)

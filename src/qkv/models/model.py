@@ -1,6 +1,6 @@
 """What training and decoding ask of a model, whatever its architecture."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any, ClassVar, Protocol
 
@@ -24,6 +24,7 @@ class Outputs:
     hidden: Tensor
     projection: Projection
     choices: list[Choice]  # what hard attentions have drawn
+    state: tuple[Tensor, ...] = field(default=(), kw_only=True)  # after the last token, to go on from
 
     @property
     def logits(self) -> Tensor:
@@ -164,6 +165,11 @@ class Backbone(Model):
         `mask` is True at real tokens, (B, T), or where a token may look, (B, T, S).
         """
         raise NotImplementedError
+
+    def at_holes(self, ids: Tensor, holes: Tensor) -> Outputs:
+        """What it says (N, D) at the N holes of texts: `holes` (B, T) is True where <mask> stands."""
+        outputs: Outputs = self(ids)
+        return replace(outputs, hidden=outputs.hidden[holes])
 
 
 class CausalBackbone(Backbone, Writes):

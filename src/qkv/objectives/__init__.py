@@ -7,11 +7,13 @@ from qkv.errors import InputError
 from qkv.objectives.answers import Choices, Classes, Cloze, Heads, Number, Spans, Tags
 from qkv.objectives.back_translation import BackTranslation
 from qkv.objectives.bidirectional_lm import BidirectionalLM
+from qkv.objectives.carrying import Carrying
 from qkv.objectives.causal_lm import CausalLM
 from qkv.objectives.masked_lm import MaskedLM
 from qkv.objectives.mass import Mass
 from qkv.objectives.objective import NOTHING, Asked, Loss, Objective
 from qkv.objectives.one_way import LeftToRight, MaskedTranslation, RightToLeft, SequenceToSequenceLM
+from qkv.objectives.permutation import PermutationLM
 from qkv.objectives.sentences import NextSentence, SentenceDistance, SentenceOrder
 from qkv.objectives.span_boundary import SpanBoundary
 from qkv.objectives.together import Each, Either, Together, alternatives, plain
@@ -25,6 +27,7 @@ OBJECTIVES: dict[str, type[Any]] = {
     "masked_lm": MaskedLM,
     "mass": Mass,
     "back_translation": BackTranslation,
+    "permutation_lm": PermutationLM,
     "span_boundary": SpanBoundary,
     "left_to_right_lm": LeftToRight,
     "right_to_left_lm": RightToLeft,

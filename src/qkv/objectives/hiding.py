@@ -19,6 +19,8 @@ P, LONGEST = 0.2, 10
 CHANCES = P * (1 - P) ** np.arange(LONGEST)
 UP_TO = np.cumsum(CHANCES / CHANCES.sum())  # of a span's length of 1, 2 .. LONGEST words
 NGRAMS = np.array([0.8, 0.9, 1.0])  # Dong et al. 2019, section 2.3: one token 80 % of the time, else two or three
+GRAMS = 5
+GRAMS_UP_TO = np.cumsum(1 / np.arange(1, GRAMS + 1)) / np.sum(1 / np.arange(1, GRAMS + 1))  # of n-grams, P(n) ~ 1 / n
 # Steele, Lea & Flood 2014 (SplitMix64).
 GOLDEN, MIX_1, MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
@@ -113,6 +115,36 @@ def spans(free: Flags, starts: Flags, budget: Ints, draw: Draw, up_to: Floats = 
 def lengths(draw: Floats, up_to: Floats = UP_TO) -> Ints:
     """Words of a span by numbers from 0 to 1."""
     return np.searchsorted(up_to[:-1], draw, side="right") + 1
+
+
+def grams(free: Flags, starts: Flags, budget: Ints, draw: Draw, *, k: int, by_piece: bool = False) -> Flags:
+    """Yang et al. 2019 (XLNet), section 3.1: from left to right spans of n words, n from 1 to 5, each at a random place
+    in a context of k n tokens, of which no word is taken that does not fit; what is left then of `budget` (B,) is
+    hidden anywhere. A span ends before a special token.
+
+    `by_piece` counts n in pieces, so that a span may end within a word: the authors' sampler looks for the beginnings
+    of words where the span begins, and not where it ends.
+    """
+    length = free.shape[1]
+    edges = [[*np.flatnonzero(row).tolist(), length] for row in starts]  # where words begin; word i ends at edges[i]
+    word, place = starts.cumsum(axis=1).tolist(), np.arange(length)
+    begins, barred = (np.minimum.accumulate(np.where(where, place, length)[:, ::-1], axis=1)[:, ::-1].tolist()
+                      for where in (free & starts, ~free))  # fmt: skip  # the next of each, from any place on
+    counts, shares = lengths(draw(), GRAMS_UP_TO).tolist(), draw().tolist()
+    hidden = np.zeros_like(free)
+    for row, left in enumerate(np.minimum(budget, free.sum(axis=1)).tolist()):
+        at = 0
+        for n, share in zip(counts[row], shares[row], strict=True):
+            n = min(n, left)
+            before = int(share * k * n)
+            if not left or at + before >= length or (first := begins[row][at + before]) == length:
+                break
+            ends = range(first + 1, first + n + 1) if by_piece else edges[row][word[row][first] :][:n]
+            most = min(first + left, barred[row][first])
+            last = max((end for end in ends if end <= most), default=first)
+            hidden[row, first:last] = True
+            left, at = left - (last - first), last + k * n - before
+    return hidden | some(free & ~hidden, budget - hidden.sum(axis=1), draw)
 
 
 def runs(hidden: Flags) -> Ints:

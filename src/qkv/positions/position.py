@@ -27,12 +27,14 @@ class Places:
     causal: bool = False  # whether a query sees only itself and what stands before it
     sentence: Tensor | None = None  # (B, S): the number of the sentence that each token of a text belongs to
     tree: Tree | None = None
+    same: Tensor | None = None  # (B, T, S): whether a query and a key stand in the same segment of a text
+    run: int = 0  # so many of the first queries stand one behind the other, in all rows alike, as all keys do
 
     @classmethod
     def span(cls, start: int, stop: int, device: torch.device, **more: Any) -> "Places":
         """Queries at start..stop-1 that look back over everything from 0: a whole sentence, or one decoding step."""
         key = torch.arange(stop, device=device)
-        return cls(query=key[start:], key=key, **more)
+        return cls(query=key[start:], key=key, run=stop - start, **more)
 
     @classmethod
     def counted(cls, real: Tensor, queries: int, **more: Any) -> "Places":
@@ -43,7 +45,12 @@ class Places:
     def over(self, memory: Tensor) -> "Places":
         """The same queries over the keys of a memory (B, S, D)."""
         key = torch.arange(memory.size(1), device=memory.device)
-        return replace(self, key=key, causal=False, sentence=None, tree=None)
+        return replace(self, key=key, causal=False, sentence=None, tree=None, same=None, run=0)
+
+    def behind(self, first: int) -> "Places":
+        """The same keys, and the queries without the first ones."""
+        same = None if self.same is None else self.same[:, first:]
+        return replace(self, query=self.query[..., first:], same=same, run=0)
 
     @property
     def in_order(self) -> bool:

@@ -62,32 +62,70 @@ class Shaw(Position):
 class TransformerXL(Waves):
     """Dai et al. 2019, section 3.3: to q_i . k_j come q_i . W_r R_{i-j} + u . k_j + v . W_r R_{i-j}, all / sqrt(d).
 
-    R is the sinusoid of the distance, W_r projects it for each head; u and v are learned for each head.
+    R is the sinusoid of the distance, W_r projects it for each head; u and v are learned for each head. With `segments`
+    (Yang et al. 2019, XLNet, section 2.5) comes (q_i + s) . e_ij, where e_ij is one of two vectors: for keys of the
+    query's own segment, and for all others.
+
+    The product with each distance comes first, and each pair (i, j) then picks one: by a shift of rows, where the
+    queries stand one behind the other (appendix B), or by their indices (`gathered`).
     Differs: u and v belong to each layer, as in XLNet (untie_r); the paper's layers share them.
     """
 
     per_layer: ClassVar[bool] = True
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: Sizes, *, segments: bool = False) -> None:
         super().__init__(sizes.d_model, 0)  # one table for each layer: no longer than the texts are
         self.project = nn.Linear(sizes.d_model, sizes.n_heads * sizes.head_width, bias=False)  # W_r
         shape = sizes.n_heads, 1, sizes.head_width
         self.u, self.v = (nn.Parameter(nn.init.normal_(torch.empty(shape), std=0.02)) for _ in "uv")  # as the authors
+        self.has_segments = segments
+        if segments:
+            self.s = nn.Parameter(nn.init.normal_(torch.empty(shape), std=0.02))
+            self.segments = nn.Parameter(nn.init.normal_(torch.empty(2, *shape), std=0.02))  # the same, another
 
     def score(self, q: Tensor, k: Tensor, at: Places) -> Tensor:
-        distance = at.distance
-        first, last = int(distance.min()), int(distance.max())
-        r = self.sinusoids(torch.arange(first, last + 1, device=distance.device))  # (R, D), R = T + S - 1
+        last = int(at.query.max() - at.key.min()) + 1  # one more than there is, for the shift
+        first = int(at.query.min() - at.key.max())
+        r = self.sinusoids(torch.arange(last, first - 1, -1, device=q.device))  # (R, D), R = T + S at most
         r = self.project(r).view(len(r), q.size(1), -1).permute(1, 2, 0)  # (H, K, R)
-        by_distance: Tensor = (q + self.v) @ r  # (B, H, T, R)
-        by_place = by_distance.gather(-1, (distance - first).expand(*q.shape[:3], -1))  # (B, H, T, S)
-        by_content = self.u @ k.transpose(-1, -2)  # (B, H, 1, S)
-        return (by_content + by_place) / math.sqrt(q.size(-1))
+        by_distance = (q + self.v) @ r  # (B, H, T, R)
+        n, skip = at.run, 0
+        if n:
+            skip = last - int(at.query.flatten()[0] - at.key.flatten()[0])  # the column of the first pair
+        if n and skip <= n:
+            parts = [shifted(by_distance[:, :, :n], skip, k.size(-2))]
+            parts += [gathered(by_distance[:, :, n:], last, at)] if n < q.size(-2) else []
+            by_place = torch.cat(parts, dim=-2) if len(parts) > 1 else parts[0]  # (B, H, T, S)
+        else:
+            by_place = gathered(by_distance, last, at)
+        found = by_place + self.u @ k.transpose(-1, -2)  # (B, H, T, S)
+        if self.has_segments and at.same is not None:
+            # What is added to all keys of a query changes no weight: it is left out.
+            same, other = self.segments
+            found = found + ((q + self.s) * (same - other)).sum(-1, keepdim=True) * at.same[:, None]
+        return found / math.sqrt(q.size(-1))
 
     def sinusoids(self, distance: Tensor) -> Tensor:
         """R for any distance: sin(-x) = -sin(x), cos(-x) = cos(x)."""
         sin, cos = self.waves(distance.abs()).chunk(2, dim=-1)
         return torch.cat((sin * distance.sign()[:, None], cos), dim=-1)
+
+
+def shifted(by_distance: Tensor, skip: int, keys: int) -> Tensor:
+    """Of row i (.., T, R) the columns skip - i and `keys` more: (.., T, S), without a copy of any index.
+
+    Dai et al. 2019, appendix B: where all rows are one, those columns are one number less apart than the rows are long.
+    """
+    *before, rows, width = by_distance.shape
+    flat = by_distance.reshape(*before, -1)[..., skip : skip + rows * (width - 1)]
+    return flat.view(*before, rows, width - 1)[..., :keys]
+
+
+def gathered(by_distance: Tensor, last: int, at: Places) -> Tensor:
+    """What stands at the distance of each pair: of the last queries (B, H, T, R), whose columns have the distances from
+    `last` down, (B, H, T, S)."""
+    distance = at.distance[..., -by_distance.size(-2) :, :]
+    return by_distance.gather(-1, (last - distance).expand(*by_distance.shape[:3], -1))
 
 
 class T5(Position):

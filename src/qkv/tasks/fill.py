@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 
 from qkv.config import setting
-from qkv.data import Rows, Stream, Windows, each_row
+from qkv.data import Rows, RunningText, Stream, Windows, each_row
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import at_holes
 from qkv.folder import About, Loaded
-from qkv.models import Bert, Elmo, Model, UniLM
-from qkv.objectives import Objective, objective, plain
+from qkv.models import Bert, Elmo, Model, UniLM, XLNet
+from qkv.objectives import MaskedLM, Objective, objective, plain
 from qkv.objectives.one_way import OneWay, SequenceToSequenceLM
 from qkv.objectives.passages import BASE, COLUMNS
 from qkv.tasks.corpus import Corpus, Scale
@@ -36,6 +36,9 @@ class MaskedTextConfig(RunningTextConfig):
     tokenizer: str = setting(
         "wordpiece", "how sub-words are learned, by a name of `qkv list tokenizers`; or a tokenizer.json to use"
     )
+    carry: bool = setting(
+        False, "windows go on from those before them; follows from the model, which has a memory or not (model.memory)"
+    )
     rows: Literal["", "windows", "passages"] = setting(
         "",
         "windows of running text, or passages of whole sentences of a document; unless given, what the objective asks",
@@ -43,10 +46,14 @@ class MaskedTextConfig(RunningTextConfig):
 
 
 class Fill(OnRunningText):
-    """Devlin et al. 2019 (BERT): plain text to a model that says what is hidden; other tasks begin with it."""
+    """Devlin et al. 2019 (BERT): plain text to a model that says what is hidden; other tasks begin with it.
+
+    XLNet is here too: it reads a text from both sides, and says what stands at a place that it does not see, though no
+    <mask> is written there. It cannot write on: its blocks see both sides of a token.
+    """
 
     name = "fill"
-    kinds = (Bert, Elmo)
+    kinds = (Bert, Elmo, XLNet)
     architecture = "bert"
     objective = "masked_lm"
     figures = ("loss", "perplexity", "accuracy")
@@ -65,6 +72,10 @@ class Fill(OnRunningText):
     def __init__(self, data: MaskedTextConfig, model: type[Model] | None = None) -> None:
         super().__init__(data, model)
         self.documents = 0  # that were encoded so far
+
+    @classmethod
+    def asked_of(cls, model: type[Model]) -> str:
+        return "permutation_lm" if issubclass(model, XLNet) else cls.objective
 
     @property
     def by_passages(self) -> bool:
@@ -85,7 +96,13 @@ class Fill(OnRunningText):
                 "the objective asks about sentences, phrases or documents, and data.rows is windows, in which nothing "
                 "tells where they end; leave data.rows out"
             )
-        return replace(super().settle(config, asked), rows=rows)
+        carry = rows == "windows" and getattr(config, "memory", 0) > 0
+        if self.data.carry and not carry:
+            raise InputError(
+                "data.carry asks for windows that go on from those before them, which needs windows and a model with a "
+                "memory; leave data.carry out, or set model.memory of xlnet"
+            )
+        return replace(super().settle(config, asked), rows=rows, carry=carry)
 
     def encode(self, examples: Sequence[Text], tokenizer: Tokenizer, facts: About) -> list[Any]:
         if not self.by_passages:
@@ -103,9 +120,11 @@ class Fill(OnRunningText):
         return Task.stream(self, rows) if self.by_passages else super().validation(rows)
 
     def windows(self, rows: Rows, length: int) -> Windows:
-        """One less than the model reads, since <s> stands before them."""
-        batch = max(1, self.data.batch_tokens // length)
-        return Windows(rows, length=max(1, length - 1), batch=batch, seed=self.data.seed)
+        """One less than the model reads, since <s> stands before them; side by side no more than there is text for."""
+        batch, length = max(1, self.data.batch_tokens // length), max(1, length - 1)
+        if self.data.carry:
+            batch = min(batch, max(1, len(RunningText(rows)) // (length + 1)))
+        return Windows(rows, length=length, batch=batch, seed=self.data.seed, carry=self.data.carry)
 
     def check(self, rows: Rows, asked: Objective) -> None:
         """Whether the model reads as it is asked to; and whether there are the documents, and the phrases, for it."""
@@ -114,6 +133,11 @@ class Fill(OnRunningText):
             raise InputError(
                 "the objective asks for texts that are read one way, and this model always reads both; train one with "
                 "--architecture unilm, or leave that part of the objective out"
+            )
+        if issubclass(self.model, XLNet) and any(isinstance(one, MaskedLM) for one in plain(asked)):
+            raise InputError(
+                "masked_lm asks for words of which <mask> takes the place, and xlnet never reads one; ask it for "
+                "permutation_lm"
             )
         if not self.by_passages:
             return

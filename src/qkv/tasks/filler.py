@@ -112,12 +112,11 @@ class Filler:
         for batch in batches.in_order():
             ids = batch.columns[0].to(device)
             is_hole = ids == self.mask
-            if holes is not None:
-                is_hole &= is_hole.cumsum(dim=1) <= holes
-            outputs: Outputs = self.backbone(ids)
+            wanted = is_hole & (is_hole.cumsum(dim=1) <= (holes or ids.size(1)))
+            outputs: Outputs = self.backbone.at_holes(ids, is_hole)
             numbers = batch.rows[:, 1].tolist()
-            owners = iter([numbers[row] for row in is_hole.nonzero()[:, 0].tolist()])
-            for hidden in outputs.hidden[is_hole].split(AT_ONCE):
+            owners = iter([numbers[row] for row in wanted.nonzero()[:, 0].tolist()])
+            for hidden in outputs.hidden[wanted[is_hole]].split(AT_ONCE):
                 log_p = outputs.projection(hidden).float().log_softmax(dim=-1)[:, self.words.to(device)]
                 best = log_p.topk(min(k, len(self.words)))
                 tokens = self.words[best.indices.cpu()].tolist()

@@ -17,7 +17,7 @@ from qkv.errors import InputError
 from qkv.evaluation import class_scores
 from qkv.folder import About, Loaded
 from qkv.models import MODELS, Backbone, Headed, Model
-from qkv.objectives import NOTHING, Asked, Objective, objective
+from qkv.objectives import NOTHING, Asked, Carrying, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
 from qkv.tasks.predictor import Predictor
 from qkv.tasks.text_config import TextConfig
@@ -72,7 +72,7 @@ class Task:
 
     @classmethod
     def asked_of(cls, model: type[Model]) -> str:
-        """The objective that asks a model for it."""
+        """The objective that a model is trained with unless another is asked for."""
         return cls.objective
 
     # -- from files to batches -----------------------------------------------------------------------------------
@@ -262,10 +262,10 @@ class Task:
     def measured(self, model: Model, objective: Objective, batches: Stream) -> dict[str, float]:
         """The same of one objective."""
         device, sums, counts = next(model.parameters()).device, Counter[str](), Counter[str]()
-        found, gold = list[Any](), list[Any]()
+        found, gold, carrying = list[Any](), list[Any](), Carrying()
         for number, batch in enumerate(batches.in_order()):
             asked = objective.prepare(batch, generator(self.data.seed, Place(0, number))).to(device)
-            outputs = model(**asked.inputs)
+            outputs = carrying.ask(model, asked, batch)
             loss = objective.loss(outputs, asked)
             for name, value in {"loss": loss.total, **loss.parts}.items():
                 sums[name] += float(value)  # type: ignore[assignment]
