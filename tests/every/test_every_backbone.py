@@ -33,6 +33,9 @@ def parts() -> list[tuple[str, str, str]]:
     found, turns = [], itertools.cycle(SEQUENTIAL)
     for name, kind in MODELS.items():
         if issubclass(kind, Backbone) and "encode" in vars(kind):  # else it computes what its parent does
+            if "attention" not in kind.config_class.__dataclass_fields__:
+                found.append((name, "none", "none"))
+                continue
             use = "decoder" if issubclass(kind, CausalBackbone) else "encoder"
             fitting = [part for part in (*ATTENTIONS, *SCORES) if part in SCORES or use in ATTENTIONS[part].uses]
             if "sentence_ends" not in kind.config_class.__dataclass_fields__:

@@ -1,7 +1,7 @@
 """The shared blocks that models are made of."""
 
 from qkv.layers.convolution import HALF, Convolution, Gated, receptive_field
-from qkv.layers.dropout import Dropout
+from qkv.layers.dropout import Dropout, VariationalDropout
 from qkv.layers.embedding import NEVER, Embedding, Inputs, NoProjection, Prediction, Projection
 from qkv.layers.heads import HEADS, Head, Pool, pooled
 from qkv.layers.initialisation import init_normal, init_xavier

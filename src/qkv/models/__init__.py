@@ -1,5 +1,6 @@
 """One paper, one file; chosen by the names in MODELS."""
 
+from qkv.models.awd_lstm import AWDLSTM, AWDLSTMConfig
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.convolutional import Convolutional, ConvolutionalConfig
 from qkv.models.ernie2 import Ernie2, Ernie2Config
@@ -24,6 +25,7 @@ MODELS: dict[str, type[Model]] = {
     "bert": Bert,
     "roberta": Roberta,
     "ernie2": Ernie2,
+    "awd_lstm": AWDLSTM,
     "hierarchical": Hierarchical,
     "reader": Reader,
     "head_finder": HeadFinder,

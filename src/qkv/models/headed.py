@@ -45,7 +45,7 @@ class Headed(Model):
         return HeadedOutputs(hidden, projection, choices, self.heads, ids != PAD)
 
     def inputs(self) -> set[str]:
-        return self.backbone.inputs()
+        return self.backbone.inputs() - {"state"}  # texts are read whole
 
     def sizes(self) -> str:
         return f"{self.backbone.sizes()}, head {', '.join(self.head_texts.values())}"

@@ -1,8 +1,8 @@
 """What training and decoding ask of a model, whatever its architecture."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import signature
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor, nn
 
@@ -23,6 +23,7 @@ class Outputs:
     hidden: Tensor
     projection: Projection
     choices: list[Choice]  # what hard attentions have drawn
+    state: tuple[Tensor, ...] = field(default=(), kw_only=True)  # after the last token, to go on from
 
     @property
     def logits(self) -> Tensor:
@@ -57,6 +58,7 @@ class Model(nn.Module):
     config_class: ClassVar[type[Any]]
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # names of sizes -> settings
     shown: ClassVar[str]  # what `sizes` says, with {c} for the settings
+    new_rows: ClassVar[Literal["drawn", "mean"]] = "drawn"  # of words that a model to start from does not have
     config: Any
 
     def __init__(self, config: Any) -> None:
@@ -119,6 +121,8 @@ class Backbone(Model):
     frame: ClassVar[Frame] = ENDS  # what stands around a text
     pool: ClassVar[Pool] = "last"  # which token's state stands for a text,
     dense: ClassVar[bool] = False  # and whether a layer with tanh comes before a head on it
+    class_head: ClassVar[str] = "classes"  # the head that names classes, unless another is asked for
+    endless: ClassVar[bool] = False  # whether it reads on from the state that the text before has left
 
     def inputs(self) -> set[str]:
         return set(signature(self.encode).parameters)

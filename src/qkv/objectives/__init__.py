@@ -4,13 +4,15 @@ from typing import Any
 
 from qkv.config import build, to_call
 from qkv.errors import InputError
+from qkv.objectives.activation import Activation, TemporalActivation
 from qkv.objectives.answers import Choices, Classes, Cloze, Heads, Number, Spans, Tags
+from qkv.objectives.carrying import Carrying
 from qkv.objectives.causal_lm import CausalLM
 from qkv.objectives.masked_lm import MaskedLM
 from qkv.objectives.objective import NOTHING, Asked, Loss, Objective
 from qkv.objectives.sentences import NextSentence, SentenceDistance, SentenceOrder
 from qkv.objectives.span_boundary import SpanBoundary
-from qkv.objectives.together import Either, Together, alternatives, plain
+from qkv.objectives.together import Either, Together, Weight, alternatives, plain
 from qkv.objectives.tokens import Capitalisation, TokenDocument
 from qkv.objectives.translation import Translation
 
@@ -24,6 +26,8 @@ OBJECTIVES: dict[str, type[Any]] = {
     "sentence_distance": SentenceDistance,
     "capitalisation": Capitalisation,
     "token_document": TokenDocument,
+    "activation": Activation,
+    "temporal_activation": TemporalActivation,
     "classes": Classes,
     "number": Number,
     "tags": Tags,
@@ -34,7 +38,7 @@ OBJECTIVES: dict[str, type[Any]] = {
 }
 
 
-Named = list[tuple[float, str, Objective]]
+Named = list[tuple[Weight, str, Objective]]
 
 
 def objective(spec: str) -> Objective:
@@ -62,7 +66,7 @@ def in_full(spec: str) -> str:
     return " | ".join(found)
 
 
-def named(terms: list[tuple[float, str]]) -> Named:
+def named(terms: list[tuple[Weight, str]]) -> Named:
     parts = []
     for weight, text in terms:
         try:

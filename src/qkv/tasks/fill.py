@@ -102,7 +102,7 @@ class Fill(OnRunningText):
     def validation(self, rows: Rows) -> Stream:
         return Task.stream(self, rows) if self.by_passages else super().validation(rows)
 
-    def windows(self, rows: Rows, length: int) -> Windows:
+    def windows(self, rows: Rows, length: int, most: int | None = None) -> Windows:
         """One less than the model reads, since <s> stands before them."""
         batch = max(1, self.data.batch_tokens // length)
         return Windows(rows, length=max(1, length - 1), batch=batch, seed=self.data.seed)

@@ -6,10 +6,11 @@ from typing import Any
 
 from torch import Tensor
 
-from qkv.config import Tree
+from qkv.config import Tree, parse_call, to_call
 from qkv.data import each_row
 from qkv.errors import InputError, nearest
 from qkv.folder import About
+from qkv.models import Backbone
 from qkv.objectives import Asked
 from qkv.objectives.answers import answered
 from qkv.tasks.corpus import Corpus, Survey
@@ -33,7 +34,10 @@ class OneLabel(OnBackbone):
         return {"labels": labels}
 
     def heads(self, facts: About) -> dict[str, str]:
-        return {"classes": self.head("classes", n=len(facts["labels"]))}
+        assert issubclass(self.model, Backbone)
+        name, options = parse_call(getattr(self.data, "head", "") or self.model.class_head)
+        n = len(facts["labels"])
+        return {"classes": self.head(name, n=n, **options) if name == "classes" else to_call(name, {"n": n, **options})}
 
     def numbers(self, examples: Sequence[Any], facts: About) -> list[list[int]]:
         """The number of each example's label, as a column."""

@@ -17,7 +17,7 @@ from qkv.errors import InputError
 from qkv.evaluation import class_scores
 from qkv.folder import About, Loaded
 from qkv.models import MODELS, Backbone, Headed, Model
-from qkv.objectives import NOTHING, Asked, Either, Objective, objective
+from qkv.objectives import NOTHING, Asked, Carrying, Either, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
 from qkv.tasks.predictor import Predictor
 from qkv.tasks.text_config import TextConfig
@@ -246,10 +246,10 @@ class Task:
             return objective.figures({name: self.measure(model, one, batches) for _, name, one in objective.parts})
         model.eval()
         device, sums, counts = next(model.parameters()).device, Counter[str](), Counter[str]()
-        found, gold = list[Any](), list[Any]()
+        found, gold, carrying = list[Any](), list[Any](), Carrying()
         for number, batch in enumerate(batches.in_order()):
             asked = objective.prepare(batch, generator(self.data.seed, Place(0, number))).to(device)
-            outputs = model(**asked.inputs)
+            outputs = carrying.ask(model, asked, batch)
             loss = objective.loss(outputs, asked)
             for name, value in {"loss": loss.total, **loss.parts}.items():
                 sums[name] += float(value)  # type: ignore[assignment]

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -122,3 +123,24 @@ def set_random_state(state: dict[str, Tensor]) -> None:
     for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         if f"cuda{i}" in state:  # there may be more GPUs than when it was saved
             torch.cuda.set_rng_state(state[f"cuda{i}"], i)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM wait for the step to end, so that a checkpoint can be written; a second one does not wait."""
+    asked: list[int] = []
+
+    def ask(number: int, _: Any) -> None:
+        asked.append(number)
+        if len(asked) > 1:
+            raise KeyboardInterrupt
+
+    try:
+        old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # only the main thread may listen to signals
+        old = {}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

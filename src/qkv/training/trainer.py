@@ -1,11 +1,9 @@
 """The training loop: batches in, better weights out; it can be stopped at any moment and goes on exactly."""
 
 import math
-import signal
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
@@ -23,10 +21,11 @@ from qkv.evaluation import FIGURES, better
 from qkv.folder import RunFolder, fill
 from qkv.layers import Stack
 from qkv.memory import keep_freed_memory, peak_memory
-from qkv.objectives import Objective
+from qkv.objectives import Carrying, Objective
 from qkv.training import checkpoint
 from qkv.training.averaging import AVERAGES, averaged
-from qkv.training.optimizers import Unfreezing, build_optimizer, clip, freeze
+from qkv.training.groups import Group
+from qkv.training.optimizers import Unfreezing, build_optimizer, clip_each, freeze
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
 
@@ -79,11 +78,11 @@ class Trainer:
             if isinstance(module, Stack):
                 module.recompute = c.recompute
         freeze(model, c.freeze)
-        self.unfreezing = Unfreezing(model, c.unfreeze)
+        self.unfreezing = Unfreezing(model, c.unfreeze, [Group.read(text) for text in c.groups])
         self.optimizer = build_optimizer(model, c, self.device, self.precision)
         self.schedule = build(SCHEDULES, c.schedule)
         self.average = build(AVERAGES, c.average)
-        self.now = Progress()
+        self.now, self.carrying = Progress(), Carrying()
         self.folder = RunFolder(hooks.out).checkpoints
         self.saved_at = time.monotonic()
         self.saved: dict[str, Any] = {}  # the counters of the newest checkpoint
@@ -95,7 +94,7 @@ class Trainer:
         self.model.train()
         began = time.monotonic() - self.now.seconds
         stream = self.batches.stream(self.now.place)
-        with interruptible() as asked_to_stop:
+        with checkpoint.interruptible() as asked_to_stop:
             while not (reason := self.finished()):
                 group = list(islice(stream, self.c.accumulate))
                 figures = self.step(group)
@@ -121,7 +120,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["factor"]
         loss, tokens = self.gradients(batches)
-        norm = clip(self.model, self.c.clip or math.inf)
+        norm = clip_each(self.optimizer, self.c.clip or math.inf)
         if torch.isfinite(norm) and math.isfinite(loss):
             self.optimizer.step()
             self.average.after_step(self.model)
@@ -138,10 +137,10 @@ class Trainer:
         examples that were."""
         prepared = [self.objective.prepare(batch, generator(self.seed, place)) for batch, place in batches]
         count, total = max(1, sum(asked.count for asked in prepared)), 0.0
-        for asked in prepared:
+        for asked, (batch, _) in zip(prepared, batches, strict=True):
             asked = asked.to(self.device)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision is torch.bfloat16):
-                loss = self.objective.loss(self.model(**asked.inputs), asked)
+                loss = self.objective.loss(self.carrying.ask(self.model, asked, batch), asked)
             (loss.total / count).backward()
             total += float(loss.total.detach()) / count
         return total, sum(asked.read or asked.count for asked in prepared)
@@ -151,6 +150,7 @@ class Trainer:
         self.now.bad += 1
         self.now.bad_in_a_row += 1
         rows = [row for batch, _ in batches for row in batch.rows.tolist()]
+        self.carrying = Carrying()  # what such a batch has left
         self.hooks.report({"event": "bad", "step": self.now.step, "rows": rows, "count": self.now.bad})
         if self.now.bad >= BAD_AT_MOST:
             raise InputError(
@@ -217,7 +217,7 @@ class Trainer:
 
     def probe(self, samples: int = 3) -> float:
         """Try the largest batch, so that memory runs out now or never; then seconds for a batch of usual size."""
-        before = checkpoint.random_state()
+        before, carrying, self.carrying = checkpoint.random_state(), self.carrying, Carrying()
         self.model.train()
         with averaged(self.model, {}):  # the moving baselines of hard attention come back as they were
             self.gradients([(self.batches.largest(), Place())])
@@ -226,6 +226,7 @@ class Trainer:
                 self.gradients([one])
         seconds = (time.monotonic() - began) / samples
         self.optimizer.zero_grad(set_to_none=True)
+        self.carrying = carrying
         checkpoint.set_random_state(before)
         return seconds
 
@@ -237,6 +238,7 @@ class Trainer:
             return
         tensors = {f"random.{name}": value for name, value in checkpoint.random_state().items()}
         tensors |= {f"average.{name}": value for name, value in self.average.tensors().items()}
+        tensors |= {f"carried.{i}": value for i, value in enumerate(self.carrying.state)}
         for i, entry in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{name}": value for name, value in entry.items()}
         # Weights and average may share storage, which safetensors refuses: each tensor is its own copy.
@@ -250,12 +252,14 @@ class Trainer:
         """Go on from the newest whole checkpoint, if there is one."""
         if (saved := checkpoint.newest(self.folder, self.say)) is None:
             return False
-        self.restore_tensors(saved)
+        carried = self.restore_tensors(saved)["carried"]
+        self.carrying.state = tuple(carried[str(i)].to(self.device) for i in range(len(carried)))
         self.now = Progress(**{**saved.state, "place": Place(**saved.state["place"])})
         self.saved = asdict(self.now)
         return True
 
-    def restore_tensors(self, saved: checkpoint.Checkpoint) -> None:
+    def restore_tensors(self, saved: checkpoint.Checkpoint) -> dict[str, dict[str, Tensor]]:
+        """Weights, average, optimiser and randomness as they were; all tensors, by their kind."""
         fill(self.model, saved.weights, self.folder)
         groups = defaultdict[str, dict[str, Tensor]](dict)
         for key, value in saved.tensors.items():
@@ -268,27 +272,7 @@ class Trainer:
             i, name = key.split(".", 1)
             state[int(i)][name] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": dict(state)})
+        return groups
 
     def say(self, sentence: str) -> None:
         self.hooks.report({"event": "note", "text": sentence})
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM wait for the step to end, so that a checkpoint can be written; a second one does not wait."""
-    asked: list[int] = []
-
-    def ask(number: int, _: Any) -> None:
-        asked.append(number)
-        if len(asked) > 1:
-            raise KeyboardInterrupt
-
-    try:
-        old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # only the main thread may listen to signals
-        old = {}
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
