@@ -13,16 +13,20 @@ from qkv.engines import open_translator
 from qkv.errors import InputError, nearest
 from qkv.models import MODELS
 from qkv.tasks import TASKS, USES, Task
+from qkv.tasks.predictor import Classifier
 from qkv.tasks.translation import Translate
 
 
-def load(path: str | Path, device: str = "cpu", *, task: str | None = None, **how: Any) -> Any:
+def load(
+    path: str | Path, device: str = "cpu", *, task: str | None = None, beside: str | Path | None = None, **how: Any
+) -> Any:
     """The Translator, Generator, Classifier, Embedder or other thing that a model folder holds; nothing else is needed.
 
     >>> qkv.load("model").translate("Two dogs play in the snow.").text
 
     With task="embed", any folder with a backbone gives an Embedder. `how` are options of what is opened: of models that
-    write those of `engines.open_translator`, engine="int8", workers=2.
+    write those of `engines.open_translator`, engine="int8", workers=2. `beside` is a second classifier of the same
+    labels, whose probabilities are averaged with those of the first.
     """
     loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
     opened = task_in(loaded, task)
@@ -30,7 +34,12 @@ def load(path: str | Path, device: str = "cpu", *, task: str | None = None, **ho
     for name in how.keys() - set(known):
         what = nearest(name, known) if known else f"a model of the task {opened.name!r} has none, leave it out"
         raise InputError(f"there is no option {name!r} for {path}; {what}")
-    return opened.open(loaded, **how)
+    found = opened.open(loaded, **how)
+    if beside is not None:
+        if not isinstance(found, Classifier):
+            raise InputError(f"{path} is of the task {opened.name!r}; only classifiers are averaged, leave beside out")
+        found.join(load(beside, device, task=task, **how))
+    return found
 
 
 def options(task: Task) -> list[str]:
@@ -66,8 +75,8 @@ def task_in(loaded: folder.Loaded, name: str | None = None) -> Task:
     return task
 
 
-def score_files(path: str | Path, *files: str | Path, device: str = "cpu") -> Tree:
-    """What a trained model is worth on files of examples: the figures of its task."""
+def score_files(path: str | Path, *files: str | Path, device: str = "cpu", beside: str | Path | None = None) -> Tree:
+    """What a trained model, or two of them, are worth on files of examples: the figures of its task."""
     loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
     task = task_in(loaded)
     if task.name not in TASKS:
@@ -77,7 +86,8 @@ def score_files(path: str | Path, *files: str | Path, device: str = "cpu") -> Tr
     examples = list(task.read([Path(file) for file in files]))
     if not examples:
         raise InputError(f"there is nothing to score: {', '.join(map(str, files))} has no examples; give at least one")
-    return {"task": task.name, "examples": len(examples), **task.evaluate(loaded, examples)}
+    figures = task.evaluate(loaded, examples) if beside is None else load(path, device, beside=beside).score(examples)
+    return {"task": task.name, "examples": len(examples), **figures}
 
 
 def task_in_folder(path: str | Path) -> type[Task]:

@@ -1,4 +1,4 @@
-"""AWD-LSTM: without dropout a stack of torch's LSTMs; each of the five dropouts by what it leaves; state that goes on."""
+"""AWD-LSTM: without dropout a stack of torch's LSTMs; each of five dropouts by what it leaves; state that goes on."""
 
 from itertools import pairwise
 from typing import Any
@@ -84,7 +84,7 @@ def test_a_mask_is_one_for_all_tokens_of_a_text_and_another_for_each_text() -> N
 
 @pytest.mark.parametrize("place", ["input", "output", "hidden"])
 def test_each_is_where_it_should_be(ids: Tensor, place: str) -> None:
-    """What the layers read and give, where one of three is dropped half: columns that are 0 for all tokens of a text."""
+    """What the layers read and give, where one of three is dropped by half: columns of 0 for all tokens of a text."""
     model = build(**{f"{place}_dropout": 0.5}).train()
     read: list[Tensor] = []
     for layer in model.layers:
@@ -106,7 +106,7 @@ def test_a_word_is_dropped_wherever_it_stands_and_the_others_are_larger() -> Non
 
 
 def test_recurrent_weights_are_dropped_once_for_all_steps_and_rows() -> None:
-    """Against torch's LSTM with the same values of U at 0 and the others doubled; W and the weights stay as they are."""
+    """Against torch's LSTM with the same values of U at 0 and the others doubled; the weights stay as they are."""
     ours, theirs = Recurrence("lstm", 5, 6, layers=1, weight_dropout=0.5), nn.LSTM(5, 6, batch_first=True)
     theirs.load_state_dict(ours.layers.state_dict())
     x, before = draw(B, T, 5), {name: value.clone() for name, value in ours.named_parameters()}

@@ -16,7 +16,7 @@ COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 def predict(
     *text: str, model: Model = Path("model"), context: Path | None = None, json: Flag = False, device: Device = "cpu",
-    engine: Reader | None = None,
+    engine: Reader | None = None, beside: Path | None = None,
 ) -> None:  # fmt: skip
     """What a model that was trained with --task says to a text: its answer, then the probability of each possible one.
 
@@ -39,8 +39,10 @@ def predict(
         the id of each question, as SQuAD's own evaluation reads it.
       context: A file with the text that all questions are about.
       json: A JSON object for each text, with all that is known of the answer.
+      beside: A second classifier of the same labels: the probabilities of both are averaged.
     """
-    predictor = opened(model, device, "predict", **({} if engine is None else {"engine": engine}))
+    how = {name: value for name, value in (("engine", engine), ("beside", beside)) if value is not None}
+    predictor = opened(model, device, "predict", **how)
     if is_squad(predictor, text):
         questions = list(predictor.task.read([Path(text[0])]))
         answers = predictor.answer(questions)

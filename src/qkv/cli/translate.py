@@ -116,7 +116,7 @@ def as_json(line: "Translated") -> str:
 def score(
     *files: Path, model: Model = Path("model"), beam: Beam = 5, alpha: float = 1.0, lowercase: Flag = False,
     as_paper: Flag = False, confidence: Flag = False, whole_lines: WholeLines = False, json: Json = False,
-    device: Device = "cpu", engine: Engine = "lean",
+    device: Device = "cpu", engine: Engine = "lean", beside: Path | None = None,
 ) -> None:  # fmt: skip
     """Translate the source side of test files and measure BLEU and chrF against the target side.
 
@@ -133,14 +133,17 @@ def score(
       lowercase: Compare lower-cased text.
       as_paper: Lower-cased Moses tokens, as papers on Multi30k print BLEU; not comparable with the default.
       confidence: Add the 95 % interval by bootstrap.
+      beside: Of a classifier, a second one whose probabilities are averaged with its own.
     """
     from qkv.evaluation import in_words
     from qkv.evaluation import score as measure
     from qkv.opening import load_translator, score_files, task_in_folder
 
     if model.is_dir() and "bleu" not in task_in_folder(model).figures:
-        figures = score_files(model, *files, device=device)
+        figures = score_files(model, *files, device=device, beside=beside)
         return print_json(figures) if json else print(f"{in_words(figures)}   of {figures['examples']:,} examples")
+    if beside is not None:
+        raise InputError("--beside is for classifiers, whose probabilities are averaged; leave it out")
     translator = load_translator(model, device, engine=engine, own_process=True)
     pairs = list(read_pairs_for(translator, files))
     how = {"beam": beam, "alpha": alpha, "split": not whole_lines}

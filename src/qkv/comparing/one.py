@@ -24,6 +24,7 @@ from qkv.tasks import Corpus, Task
 from qkv.training import Trained, train
 from qkv.training.settings import paths
 
+KEPT = ("loss", "perplexity", "causal_lm_perplexity")  # figures of the best validation
 STOPPED = 130  # the exit code of a run that was asked to stop
 
 
@@ -51,7 +52,7 @@ def measure(spec: Spec, folder: Path, trained: Trained) -> Tree:
     device = str(choose_device(spec.settings.get("training", {}).get("device", "auto")))
     loaded = folders.load(folder, device)
     task = task_in(loaded)
-    figures: Tree = {name: trained.best[name] for name in ("loss", "perplexity") if name in trained.best}
+    figures: Tree = {name: trained.best[name] for name in KEPT if name in trained.best}
     figures |= {"steps": trained.steps, "minutes": trained.minutes, "threads": torch.get_num_threads()}
     figures["training_speed" if task.speed == "tokens" else "example_speed"] = training_speed(RunFolder(folder).log)
     figures["parameters"] = count_parameters(loaded.model)

@@ -35,7 +35,7 @@ class AWDLSTMConfig(ModelConfig):
 
 # base is the paper's; tiny and small are ours.
 PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": {"d_model": 96, "d_hidden": 192, "layers": 2},
+    "tiny": {"d_model": 128, "d_hidden": 256, "layers": 3},
     "small": {"d_model": 200, "d_hidden": 400, "layers": 3},
     "base": {"d_model": 400, "d_hidden": 1150, "layers": 3},
 }

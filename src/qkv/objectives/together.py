@@ -199,8 +199,10 @@ def summed(node: ast.expr) -> list[tuple[Weight, str]]:
             return summed(left) + summed(right)
         case ast.BinOp(left=ast.Constant(int() | float() as weight), op=ast.Mult()) if 0 <= weight < float("inf"):
             return [(weight * inner, text) for inner, text in summed(node.right)]  # type: ignore[operator]
-        case ast.BinOp(left=ast.Name() | ast.Call() as weight, op=ast.Mult(), right=ast.Name() | ast.Call() as one):
-            return [(build(WEIGHTS, ast.unparse(weight)), ast.unparse(one))]
+        case ast.BinOp(
+            left=ast.Name(name) | ast.Call(ast.Name(name)), op=ast.Mult(), right=ast.Name() | ast.Call()
+        ) if name in WEIGHTS:
+            return [(build(WEIGHTS, ast.unparse(node.left)), ast.unparse(node.right))]
         case ast.Name() | ast.Call():
             return [(1.0, ast.unparse(node))]
     raise ValueError

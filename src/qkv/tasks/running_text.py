@@ -32,8 +32,10 @@ class RunningTextConfig(TextConfig):
     tokenizer: str = setting(
         "byte_bpe", "how sub-words are learned, by a name of `qkv list tokenizers`; or a tokenizer.json to use"
     )
-    documents: Literal["file", "blank_lines", "lines"] = setting(
-        "file", "what parts the documents of a plain file: the file's end, blank lines, or each line's end"
+    documents: Literal["file", "blank_lines", "lines", "labelled"] = setting(
+        "file",
+        "what parts the documents of a plain file: the file's end, blank lines, or each line's end; of files of labels "
+        "and texts, labelled takes the texts alone",
     )
     field: str = setting("text", "the key that holds the texts of a .jsonl file")
     window: int = setting(0, "tokens that are read at once; 0 for the model's whole context")

@@ -7,7 +7,7 @@ from qkv.text.examples import Text
 from qkv.text.lines import read_characters
 from qkv.text.records import read_objects, text_at
 
-BORDERS = ("file", "blank_lines", "lines")  # what parts the documents of a plain file
+BORDERS = ("file", "blank_lines", "lines", "labelled")  # what parts the documents of a plain file
 PIECE = 1 << 16  # characters after which a document is cut at the next good place, or at any after twice as many
 
 
@@ -23,7 +23,12 @@ def read_json_texts(path: Path, documents: str, field: str) -> Iterator[Text]:
     shape = f'write {{"{field}": "..."}} on each line, or say which key holds the texts'
     for place, record in read_objects(path, shape):
         if (text := text_at(record, field, place, shape)).strip():
-            yield from (piece._replace(place=place) for piece in _pieces(path, _parts([text])))
+            yield from whole(text, place)
+
+
+def whole(text: str, place: str) -> Iterator[Text]:
+    """One document, in pieces if it is long."""
+    return (piece._replace(place=place) for piece in _pieces(Path(), _parts([text])))
 
 
 def _parts(blocks: Iterable[str]) -> Iterator[tuple[int, str]]:
