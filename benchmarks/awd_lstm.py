@@ -2,11 +2,11 @@
 
     python benchmarks/awd_lstm.py --preset base --rounds 5 --steps 2
 
-Both train on the same windows of random ids, by turns: three layers, one table for words and softmax, Adam and clipping.
+Both train on the same windows of random ids, by turns: LSTM layers, one table for words and softmax, Adam, clipping.
 qkv steps as `qkv train --recipe ulmfit-tiny` does: words, inputs, layers, outputs and recurrent matrices dropped, and
 the costs of activations (AR, TAR). The peer is what one writes by hand: embedding, nn.LSTM, the table again, torch's
-cross-entropy; it drops nothing. Figures are medians over rounds; "of ceiling" is the share of the machine's GEMM rate in
-the same precision.
+cross-entropy; it drops nothing. Figures are medians over rounds; "of ceiling" is the share of the machine's GEMM rate
+in the same precision.
 """
 
 import argparse

@@ -75,8 +75,11 @@ def task_in(loaded: folder.Loaded, name: str | None = None) -> Task:
     return task
 
 
-def score_files(path: str | Path, *files: str | Path, device: str = "cpu", beside: str | Path | None = None) -> Tree:
-    """What a trained model, or two of them, are worth on files of examples: the figures of its task."""
+def score_files(
+    path: str | Path, *files: str | Path, device: str = "cpu", by: str = "", beside: str | Path | None = None
+) -> Tree:
+    """What a trained model, or two of them, are worth on files of examples: the figures of its task, or `by` another
+    objective."""
     loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
     task = task_in(loaded)
     if task.name not in TASKS:
@@ -86,7 +89,12 @@ def score_files(path: str | Path, *files: str | Path, device: str = "cpu", besid
     examples = list(task.read([Path(file) for file in files]))
     if not examples:
         raise InputError(f"there is nothing to score: {', '.join(map(str, files))} has no examples; give at least one")
-    figures = task.evaluate(loaded, examples) if beside is None else load(path, device, beside=beside).score(examples)
+    if beside is None:
+        figures = task.evaluate(loaded, examples, **({"by": by} if by else {}))
+    elif by:
+        raise InputError(f"two models are averaged by their answers, and by={by!r} asks for a loss; leave it out")
+    else:
+        figures = load(path, device, beside=beside).score(examples)
     return {"task": task.name, "examples": len(examples), **figures}
 
 

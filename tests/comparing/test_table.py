@@ -6,7 +6,7 @@ import re
 import pytest
 
 from qkv.comparing.plan import Row
-from qkv.comparing.table import Entry, Table
+from qkv.comparing.table import Entry, Table, by_sign_flips
 from qkv.tasks import TASKS
 
 
@@ -40,6 +40,22 @@ def test_mean_and_spread_of_three_seeds() -> None:
     assert (row["parameters"], row["peak memory"]) == ("2.07 M", "666 ± 0 MB")
     assert any("over seeds 1, 2, 3" in note for note in found.notes())
     assert found.tree()["rows"][0]["figures"]["bleu"] == {"mean": pytest.approx(32.0), "spread": pytest.approx(7**0.5)}
+
+
+def test_rows_are_paired_with_the_best_by_seed() -> None:
+    """Of 3, 1 and -1 the mean is 1, the deviation 2, and 6 of the 8 ways to sign them sum to at least 3: 3 + 1 + 1,
+    3 + 1 - 1 and 3 - 1 + 1, and these the other way round. Seed 4 has no partner."""
+    best = Entry(Row("a"), [result(seed, bleu) for seed, bleu in ((3, 33.0), (1, 32.0), (2, 20.0))])
+    other = Entry(Row("b"), [result(seed, bleu) for seed, bleu in ((1, 31.0), (2, 21.0), (3, 30.0), (4, 0.0))])
+    rows = read(table(other, best).markdown())
+    assert [row["BLEU behind the best, seed by seed"] for row in rows] == ["", "1.00 ± 2.00, 2 of 3, p = 0.75"]
+    assert by_sign_flips([1.0, 2.0, 3.0]) == by_sign_flips([-1.0, -2.0, -3.0]) == 2 / 8
+    assert by_sign_flips([1.0, -1.0]) == 1.0
+    assert by_sign_flips([1.0] * 40) == 2 / 2**16
+    losses = [
+        Entry(Row(name), [result(seed, loss=loss, bleu=0.0) for seed in (1, 2)]) for name, loss in (("c", 2), ("d", 1))
+    ]
+    assert losses[0].behind(losses[1], "loss") == "1.000 ± 0.000, 2 of 2, p = 0.50"
 
 
 def test_one_seed_claims_no_spread() -> None:

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -65,11 +65,11 @@ def test_figures_know_which_way_is_better_and_how_they_are_written() -> None:
 
 
 def test_counts_at_the_holes_are_those_of_a_loop() -> None:
-    """Frequencies and followers by plain counting, and the weights by twenty plain rounds."""
+    """Words and their neighbours by plain counting, and the weights by twenty plain rounds."""
     rng, size, end = np.random.default_rng(1), 8, 2
 
     def text(n: int) -> Ids:
-        """Every third word is the one after the word before it."""
+        """Every third word is the one after the word before it, and its own neighbour's neighbour."""
         ids = rng.choice(np.arange(2, size), n, p=[0.1, 0.3, 0.2, 0.2, 0.1, 0.1])
         ids[1::3] = np.minimum(ids[0::3][: len(ids[1::3])] + 1, size - 1)
         return ids
@@ -77,32 +77,39 @@ def test_counts_at_the_holes_are_those_of_a_loop() -> None:
     train, valid = text(900), text(200)
     found = at_holes(train, valid, size, special=end)
 
-    def pairs(ids: Ids) -> list[tuple[int, int]]:
-        return [(int(v), int(w)) for v, w in pairwise(ids) if w != end]
+    def holes(ids: Ids) -> list[tuple[int, int, int]]:
+        return [(u, w, v) for u, w, v in zip(*(map(int, ids[i:]) for i in range(3)), strict=False) if w != end]
 
-    def estimates(read: Ids, asked: Ids) -> list[tuple[float, float, float]]:
-        known = pairs(read)
-        firsts, words = [v for v, _ in known], [w for _, w in known]
-        return [
-            (known.count((v, w)) / max(1, firsts.count(v)), words.count(w) / len(words), 1 / size)
-            for v, w in pairs(asked)
-        ]
+    def row(read: Ids) -> Callable[[int, int, int], list[float]]:
+        known = holes(read)
 
-    def loss(columns: list[int]) -> float:
+        def share(asked: Callable[[int, int, int], bool], w: int) -> float:
+            same = [one for one in known if asked(*one)]
+            return sum(one[1] == w for one in same) / max(1, len(same))
+
+        return cache(
+            lambda u, w, v: [
+                share(lambda a, _, b: (a, b) == (u, v), w),
+                share(lambda a, *_: a == u, w),
+                share(lambda *one: one[2] == v, w),
+                share(lambda *_: True, w),
+                1 / size,
+            ]
+        )
+
+    before, after = row(train[:855]), row(train)
+    for name, columns in (("frequency", [3, 4]), ("the word before", [1, 3, 4]), ("the words beside", [0, 1, 2, 3, 4])):
         weights = [1 / len(columns)] * len(columns)
-        held = [[row[c] for c in columns] for row in estimates(train[:855], train[855:])]
+        held = [[before(*one)[c] for c in columns] for one in holes(train[855:])]
         for _ in range(20):
-            shares = [[w * p for w, p in zip(weights, row, strict=True)] for row in held]
-            weights = [sum(row[i] / sum(row) for row in shares) / len(shares) for i in range(len(columns))]
-        p = [sum(w * row[c] for w, c in zip(weights, columns, strict=True)) for row in estimates(train, valid)]
-        return -sum(map(math.log, p)) / len(p)
+            shares = [[w * p for w, p in zip(weights, line, strict=True)] for line in held]
+            weights = [sum(line[i] / sum(line) for line in shares) / len(shares) for i in range(len(columns))]
 
-    assert found["frequency"].loss == pytest.approx(loss([1, 2]))
-    assert found["the word before"].loss == pytest.approx(loss([0, 1, 2]))
-    known, asked = pairs(train), pairs(valid)
-    words = [w for _, w in known]
-    most = max(range(size), key=words.count)
-    assert found["frequency"].accuracy == pytest.approx(sum(w == most for _, w in asked) / len(asked))
-    best = {v: max(range(size), key=lambda w: known.count((v, w))) for v in range(2, size)}
-    assert found["the word before"].accuracy == pytest.approx(sum(best[v] == w for v, w in asked) / len(asked))
-    assert found["the word before"].loss < found["frequency"].loss
+        def p(u: int, w: int, v: int, weights: list[float] = weights, columns: list[int] = columns) -> float:
+            return mixed(weights, [after(u, w, v)[c] for c in columns])
+
+        asked = holes(valid)
+        assert found[name].loss == pytest.approx(-sum(math.log(p(*one)) for one in asked) / len(asked))
+        right = [max(range(size), key=lambda w, u=u, v=v: p(u, w, v)) == one for u, one, v in asked]  # type: ignore[misc]
+        assert found[name].accuracy == pytest.approx(sum(right) / len(right))
+    assert found["the words beside"].loss < found["the word before"].loss < found["frequency"].loss

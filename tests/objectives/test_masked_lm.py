@@ -3,6 +3,7 @@
 import math
 import random
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,21 @@ def test_the_shares_over_ten_thousand_texts(unit: str) -> None:
     assert kept.float().mean().item() == pytest.approx(0.1 + 0.1 * by_chance, abs=0.01)
     drawn = ids[hidden][~masked & ~kept]
     assert set(drawn.tolist()) >= set(ORDINARY)
+
+
+def test_whole_units_count_where_each_of_their_tokens_is_the_best() -> None:
+    """Hidden runs of 2, 1, 3 and 2 tokens; those of several are right in the first, and in the last, of another row."""
+    labels = torch.tensor([[0, 5, 6, 0, 7, 0, 8, 9, 10], [0, 0, 0, 0, 0, 0, 0, 11, 12]])
+    named = torch.tensor([5, 6, 4, 8, 4, 10, 11, 12])
+    hidden = torch.zeros(2, 9, 13)
+    hidden[labels != PAD] = torch.nn.functional.one_hot(named, 13).float()
+    projection = SimpleNamespace(ready=lambda x: x, weight=torch.eye(13), bias=None)
+    asked = Asked({}, labels, 8)
+    with torch.no_grad():
+        found = MaskedLM(unit="span").loss(SimpleNamespace(hidden=hidden, projection=projection), asked)
+        pieces = MaskedLM().loss(SimpleNamespace(hidden=hidden, projection=projection), asked)
+    assert (found.parts["accuracy"], found.parts["exact_match"], found.counts) == (6, 2, {"exact_match": 3})
+    assert pieces.parts.keys() == {"likelihood", "accuracy"}
 
 
 @pytest.mark.parametrize("unit", ["piece", "word", "span"])
@@ -228,6 +244,9 @@ def test_pieces_of_a_word_go_with_its_unit() -> None:
         asked = MaskedLM(unit="phrase").knowing(WORDS).prepare(some, generator(1, Place(0, n)))
         seen.add(tuple((asked.labels[0, 1:6] != PAD).tolist()))
     assert seen == {(True, True, True, True, False), (False, False, False, False, True)}
+    some = batch([[head, inner, head, inner, head], [5], [0, IN_PHRASE, IN_PHRASE, IN_PHRASE, 0], [0, 1, 9]])
+    only = MaskedLM(unit="phrase", only=True, rate=1.0).knowing(WORDS).prepare(some, generator(1, Place()))
+    assert (only.labels[0, 1:6] != PAD).tolist() == [True, True, True, True, False]
 
 
 # -- from epoch to epoch -----------------------------------------------------------------------------------------------
@@ -301,6 +320,7 @@ def test_words_are_those_of_the_text(kind: str) -> None:
     {
         "masked_lm(rate=0.0)": "rate=0.0, mask=0.8 and keep=0.1 are no shares",
         "masked_lm(mask=0.9, keep=0.2)": "at most 1 together",
+        "masked_lm(only=True)": "only=True is for the units phrase and entity, and unit is piece",
         "masked_lm(unit='letter')": "Input should be 'piece', 'word', 'span', 'phrase' or 'entity'",
     },
     "spec",

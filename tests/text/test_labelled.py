@@ -72,6 +72,14 @@ def test_columns_without_names(tmp_path: Path, suffix: str) -> None:
     assert [(one.first, one.second, one.label) for one in read_labelled_pairs([pairs])] == PAIRS
 
 
+def test_colas_four_cells_are_known(tmp_path: Path) -> None:
+    path = write(tmp_path / "cola.tsv", "gj04\t1\t\tThe rope stretched.\nbc01\t0\t*\tRope the stretched.\n")
+    found = [(one.label, one.text, one.place) for one in read_labelled([path])]
+    assert found == [("1", "The rope stretched.", f"{path} line 1"), ("0", "Rope the stretched.", f"{path} line 2")]
+    with pytest.raises(InputError, match="has 4 cells where 2 were expected"):
+        list(read_labelled([write(tmp_path / "a.tsv", "a\tb\tc\td\n")]))
+
+
 def test_numbers_in_json_are_labels(tmp_path: Path) -> None:
     lines = '{"label": 1, "text": "a"}\n{"label": 0.5, "text": "b"}\n{"label": true, "text": "c"}'
     assert [one.label for one in read_labelled([write(tmp_path / "a.jsonl", lines)])] == ["1", "0.5", "true"]
@@ -134,7 +142,12 @@ def test_glues_pairs_are_read_whole(name: str, count: int, labels: set[str] | No
 
 
 @pytest.mark.parametrize(
-    ("name", "count", "classes"), [("glue/SST-2/train.tsv.gz", 67_349, 2), ("ag-news-subset/valid.tsv", 1000, 4)]
+    ("name", "count", "classes"),
+    [
+        ("glue/SST-2/train.tsv.gz", 67_349, 2),
+        ("glue/CoLA/train.tsv.gz", 8551, 2),
+        ("ag-news-subset/valid.tsv", 1000, 4),
+    ],
 )
 def test_real_labelled_texts_are_read_whole(name: str, count: int, classes: int) -> None:
     found = list(read_labelled([real(name)]))

@@ -116,7 +116,7 @@ def as_json(line: "Translated") -> str:
 def score(
     *files: Path, model: Model = Path("model"), beam: Beam = 5, alpha: float = 1.0, lowercase: Flag = False,
     as_paper: Flag = False, confidence: Flag = False, whole_lines: WholeLines = False, json: Json = False,
-    device: Device = "cpu", engine: Engine = "lean", beside: Path | None = None,
+    device: Device = "cpu", engine: Engine = "lean", by: str = "", beside: Path | None = None,
 ) -> None:  # fmt: skip
     """Translate the source side of test files and measure BLEU and chrF against the target side.
 
@@ -126,6 +126,7 @@ def score(
     For example:
       qkv score --model model test.en test.de
       qkv score --model model test.tsv --as-paper --json
+      qkv score --model bert wiki.txt --by "masked_lm(unit='span')"
 
     Args:
       files: A source and a target file, or files of pairs; or files as the model's task reads them.
@@ -134,13 +135,14 @@ def score(
       as_paper: Lower-cased Moses tokens, as papers on Multi30k print BLEU; not comparable with the default.
       confidence: Add the 95 % interval by bootstrap.
       beside: Of a classifier, a second one whose probabilities are averaged with its own.
+      by: Another objective to measure by, for a model that was pre-trained: whole spans in place of single pieces.
     """
     from qkv.evaluation import in_words
     from qkv.evaluation import score as measure
     from qkv.opening import load_translator, score_files, task_in_folder
 
     if model.is_dir() and "bleu" not in task_in_folder(model).figures:
-        figures = score_files(model, *files, device=device, beside=beside)
+        figures = score_files(model, *files, device=device, by=by, beside=beside)
         return print_json(figures) if json else print(f"{in_words(figures)}   of {figures['examples']:,} examples")
     if beside is not None:
         raise InputError("--beside is for classifiers, whose probabilities are averaged; leave it out")

@@ -22,7 +22,7 @@ from qkv.models import count_parameters
 from qkv.opening import task_in
 from qkv.tasks import Corpus, Task
 from qkv.training import Trained, train
-from qkv.training.settings import paths
+from qkv.training.settings import complete, paths
 
 KEPT = ("loss", "perplexity", "causal_lm_perplexity")  # figures of the best validation
 STOPPED = 130  # the exit code of a run that was asked to stop
@@ -51,13 +51,15 @@ def measure(spec: Spec, folder: Path, trained: Trained) -> Tree:
     """The figures of the weights that were kept."""
     device = str(choose_device(spec.settings.get("training", {}).get("device", "auto")))
     loaded = folders.load(folder, device)
-    task = task_in(loaded)
+    task, settings = task_in(loaded), complete(spec.settings, spec.row)
+    task.data = settings.data  # files are read as they were for training
     figures: Tree = {name: trained.best[name] for name in KEPT if name in trained.best}
     figures |= {"steps": trained.steps, "minutes": trained.minutes, "threads": torch.get_num_threads()}
     figures["training_speed" if task.speed == "tokens" else "example_speed"] = training_speed(RunFolder(folder).log)
     figures["parameters"] = count_parameters(loaded.model)
     measured_on, examples = held_out(spec, task)
-    found = task.evaluate(loaded, examples, workers=torch.get_num_threads(), **spec.search)
+    how = {**spec.search, **({"by": settings.measured_by} if settings.measured_by else {})}
+    found = task.evaluate(loaded, examples, workers=torch.get_num_threads(), **how)
     kept = found if task.score == "loss" else {name: value for name, value in found.items() if name != "loss"}
     figures |= {**kept, "measured_on": measured_on}
     if RunFolder(folder).results.exists():

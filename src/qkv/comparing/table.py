@@ -10,6 +10,9 @@ from qkv.config import Tree
 from qkv.evaluation import FIGURES, better
 from qkv.tasks import Task
 
+BEHIND = "{} behind the best, seed by seed"
+MOST_FLIPS = 16  # seeds of which all signs are tried
+
 
 @dataclass
 class Entry:
@@ -33,12 +36,33 @@ class Entry:
         values = self.values(name)
         return statistics.stdev(values) if len(values) > 1 else None
 
+    def behind(self, best: "Entry", name: str) -> str:
+        """How much less this row has than the best one with the same seeds: mean and spread, in how many seeds, and how
+        probable as much would be if either row could have been the other."""
+        mine, theirs = ({result["seed"]: result.get(name) for result in entry.results} for entry in (self, best))
+        seeds = [seed for seed, value in mine.items() if value is not None and theirs.get(seed) is not None]
+        if self is best or len(seeds) < 2:
+            return ""
+        less = [better(name, theirs[seed]) - better(name, mine[seed]) for seed in seeds]
+        figure, seen = FIGURES[name], sum(one > 0 for one in less)
+        mean, spread = figure.text(statistics.fmean(less)), figure.text(statistics.stdev(less))
+        return f"{mean} ± {spread}, {seen} of {len(seeds)}, p = {by_sign_flips(less):.2f}"
+
     def cell(self, name: str) -> str:
         mean, spread, figure = self.mean(name), self.spread(name), FIGURES[name]
         if mean is None:
             return ""
         around = f" ± {figure.text(spread)}" if spread is not None and name != "parameters" else ""
         return figure.text(mean) + around + figure.after
+
+
+def by_sign_flips(differences: Sequence[float]) -> float:
+    """Fisher 1935: the share of all ways to give the differences signs whose sum is as far from 0; exact."""
+    kept, sums = differences[:MOST_FLIPS], [0.0]
+    seen = abs(sum(kept)) * (1 - 1e-9)
+    for one in kept:
+        sums = [total + signed for total in sums for signed in (one, -one)]
+    return statistics.fmean(abs(total) >= seen for total in sums)
 
 
 @dataclass(frozen=True)
@@ -76,12 +100,20 @@ class Table:
 
     def header(self) -> list[str]:
         published = ["published"] if any(entry.row.published for entry in self.entries) else []
-        return ["row", *(FIGURES[name].title for name in self.figures()), *published]
+        paired = [BEHIND.format(FIGURES[self.task.score].title)] if self.are_paired else []
+        return ["row", *(FIGURES[name].title for name in self.figures()), *paired, *published]
+
+    @property
+    def are_paired(self) -> bool:
+        """Whether some row has seeds in common with the best one."""
+        best, *others = self.sorted() or [None]
+        return best is not None and any(entry.behind(best, self.task.score) for entry in others)
 
     def cells(self) -> list[list[str]]:
         names, has_published, rows = self.figures(), self.header()[-1] == "published", []
-        for entry in self.sorted():
-            rows.append([entry.row.name, *map(entry.cell, names), *[entry.row.published] * has_published])
+        for entry in (ranked := self.sorted()):
+            paired = [entry.behind(ranked[0], self.task.score)] * self.are_paired
+            rows.append([entry.row.name, *map(entry.cell, names), *paired, *[entry.row.published] * has_published])
             if not entry.results:
                 rows[-1][1] = "failed" if entry.failed else "waiting"
         return rows
@@ -92,6 +124,8 @@ class Table:
         if results:
             said = "mean ± standard deviation over seeds" if len(seeds) > 1 else "no spread is known of one seed:"
             notes.append(f"{said} {', '.join(map(str, seeds))}")
+        if self.are_paired:
+            notes.append("behind the best: mean ± deviation, in how many seeds, and p by sign flips, of two sides")
         for signature, where in sorted({(r["bleu_signature"], r["measured_on"]) for r in results if "bleu" in r}):
             how = ", ".join(f"{key} {value}" for key, value in self.search.items())
             notes.append(f"BLEU of the {where}, {how}: {signature}")

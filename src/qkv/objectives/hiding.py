@@ -54,9 +54,10 @@ def first_of_unit(starts: Flags) -> Ints:
     return np.maximum.accumulate(np.where(starts, np.arange(starts.shape[1]), 0), axis=1)
 
 
-def units(free: Flags, starts: Flags, rate: float, draw: Draw) -> Flags:
-    """Sun et al. 2019 (ERNIE 1.0), section 3.2: a share of the units (phrases, names, other words), each whole."""
-    heads = free & starts
+def units(free: Flags, starts: Flags, heads: Flags, rate: float, draw: Draw) -> Flags:
+    """Sun et al. 2019 (ERNIE 1.0), section 3.2: a share of the units (phrases, names, other words), each whole; those
+    of which the first tokens are `heads`."""
+    heads = free & heads
     chosen = some(heads, np.rint(heads.sum(axis=1) * rate).astype(np.int64).clip(min=1), draw)
     return free & np.take_along_axis(chosen, first_of_unit(starts), axis=1)
 

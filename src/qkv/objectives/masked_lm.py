@@ -38,6 +38,9 @@ class MaskedLM(Usual):
     unit: Literal["piece", "word", "span", "phrase", "entity"] = setting(
         "piece", "what is hidden as a whole: piece, word, span, phrase or entity"
     )
+    only: bool = setting(
+        False, "of phrases and entities: those that the files mark, of several tokens, and no other words"
+    )
     static: bool = setting(False, "hide the same tokens in every epoch, as BERT did, and not others each time")
 
     turn = 2
@@ -46,6 +49,8 @@ class MaskedLM(Usual):
     _begins: ClassVar[Tensor]  # (V,), True at tokens that a word begins with
 
     def __post_init__(self) -> None:
+        if self.only and self.unit not in INSIDE:
+            raise ValueError(f"only=True is for the units {' and '.join(INSIDE)}, and unit is {self.unit}")
         if not 0 < self.rate <= 1 or min(self.mask, self.keep) < 0 or self.mask + self.keep > 1:
             raise ValueError(
                 f"rate={self.rate}, mask={self.mask} and keep={self.keep} are no shares; give 0 < rate <= 1, and mask "
@@ -90,29 +95,41 @@ class MaskedLM(Usual):
         if self.unit == "piece":
             return hiding.some(free, budget, draw)
         starts: Flags = self._begins[ids].numpy() | ~free
-        if self.unit in INSIDE:
-            starts &= (text.marks.numpy() & INSIDE[self.unit]) == 0
+        inside: Flags = (text.marks.numpy() & INSIDE.get(self.unit, 0)) != 0
+        starts &= ~inside
         starts[:, 0] = True
         starts[:, 1:] |= ~free[:, :-1]
         if self.unit == "word":
             return hiding.words(free, starts, budget, draw)
         if self.unit == "span":
             return hiding.spans(free, starts, np.ceil(counted * self.rate - 1e-9).astype(np.int64), draw)
-        return hiding.units(free, starts, self.rate, draw)
+        marked = np.pad(inside, ((0, 0), (0, 1)))[:, 1:]  # where the token behind goes on with a phrase
+        return hiding.units(free, starts, starts & marked if self.only else starts, self.rate, draw)
 
     def loss(self, outputs: Any, asked: Asked) -> Loss:
-        """Summed over the tokens that are asked for: only these are projected. `accuracy` counts the best."""
-        at, table = asked.labels != PAD, outputs.projection
-        return of_words(table.ready(outputs.hidden[at]), table.weight, table.bias, asked.labels[at])
+        """Summed over the tokens that are asked for: only these are projected. `accuracy` counts the best; of units,
+        `exact_match` those of several tokens of which each is the best."""
+        at, table, runs = asked.labels != PAD, outputs.projection, None
+        if self.unit != "piece":
+            rows = np.arange(len(at))[:, None] * at.size(1)
+            runs = torch.from_numpy(hiding.runs(at.cpu().numpy()) + rows).to(at.device)[at]
+        return of_words(table.ready(outputs.hidden[at]), table.weight, table.bias, asked.labels[at], runs)
 
 
-def of_words(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Loss:
-    """- log p of labels (N,) by hidden (N, D); where nothing is learned, how many of them are the most probable too."""
+def of_words(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, runs: Tensor | None = None) -> Loss:
+    """- log p of labels (N,) by hidden (N, D); where nothing is learned, how many of them are the most probable too,
+    and how many `runs` (N,) of several of them."""
     total, likelihood = negative_log_likelihood(hidden, weight, bias, labels, pad=PAD)
     if torch.is_grad_enabled():
         return Loss(total, {"likelihood": likelihood})
     best = torch.cat([F.linear(some, weight, bias).argmax(dim=1) for some in hidden.split(ROWS)])
-    return Loss(total, {"likelihood": likelihood, "accuracy": (best == labels).sum()})
+    parts = {"likelihood": likelihood, "accuracy": (best == labels).sum()}
+    if runs is None:
+        return Loss(total, parts)
+    _, run, sizes = runs.unique(return_inverse=True, return_counts=True)
+    wrong = torch.bincount(run, weights=(best != labels).float(), minlength=len(sizes))
+    whole = ((wrong == 0) & (sizes > 1)).sum()
+    return Loss(total, parts | {"exact_match": whole}, {"exact_match": int((sizes > 1).sum())})
 
 
 def special(tokenizer: Tokenizer) -> Tensor:

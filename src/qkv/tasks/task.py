@@ -269,10 +269,12 @@ class Task:
         """Figures of what the model writes for the examples to validate on, if it writes."""
         return dict
 
-    def evaluate(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
-        """Figures of a trained model on some examples; `how` says how to search, for tasks that do."""
+    def evaluate(self, loaded: Loaded, examples: Sequence[Any], *, by: str = "", **how: Any) -> Tree:
+        """Figures of a trained model on some examples, by the task's own objective or another; `how` says how to
+        search, for tasks that do."""
+        asked = objective(by or self.objective).knowing(loaded.tokenizer)
+        self.data = self.settle(loaded.model.config, asked)
         rows = RowsInMemory([*self.rows(examples, loaded.tokenizer, loaded.about)])
-        asked = objective(self.objective).knowing(loaded.tokenizer)
         return dict(self.measure(loaded.model, asked, self.validation(rows)))
 
     def timed(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:

@@ -28,11 +28,16 @@ def sentences(text: str) -> list[str]:
 
 def read_labelled_records(path: Path) -> Iterator[Labelled]:
     """A first line with the cells `label` and `text` names the columns of a table; without one, each line has two, the
-    label and the text."""
-    for place, (label, text) in read_fields(path, LABELLED_FIELDS, "a label, {} and a text"):
+    label and the text, or the four of GLUE's CoLA."""
+    for place, (label, text) in read_fields(path, LABELLED_FIELDS, "a label, {} and a text", cola):
         if not sentences(text):
             raise InputError(f"{place} has no text; give each line a label and a text")
         yield Labelled(label, text, place)
+
+
+def cola(cells: list[str]) -> list[int] | None:
+    """Warstadt et al. 2019: source, 1 if acceptable or 0, the author's own mark (a star or nothing), sentence."""
+    return [1, 3] if len(cells) == 4 and cells[1] in ("0", "1") and cells[2] in ("", "*") else None
 
 
 def read_labelled_pair_records(path: Path) -> Iterator[LabelledPair]:

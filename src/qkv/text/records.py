@@ -35,11 +35,16 @@ def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def read_table(path: Path, header: Header, width: int, advice: str, skipped: Counter[str] | None = None) -> Placed:
-    """The columns that `header` finds named in the first row, or else all `width` of a table without names. Blank rows
-    are left out; but where `skipped` counts them, one of several empty cells is a record."""
+def read_table(
+    path: Path, header: Header, width: int, advice: str, skipped: Counter[str] | None = None, bare: Header | None = None
+) -> Placed:
+    """The columns that `header` finds named in the first row, or else those that `bare` knows by that row, or else all
+    `width` of a table without names. Blank rows are left out; but where `skipped` counts them, one of several empty
+    cells is a record."""
     fields = itemgetter(*range(width))
     for number, cells in rows(path):
+        if number == 1 and bare and (known := bare(cells)):
+            fields, width = itemgetter(*known), len(cells)
         if (skipped is None or len(cells) < 2) and not "".join(cells).strip():
             if skipped is not None:
                 skipped["blank lines"] += 1
@@ -101,7 +106,7 @@ def shown(record: Record) -> str:
     return ", ".join(map(repr, list(record)[:5])) or "none"
 
 
-def read_fields(path: Path, names: Mapping[str, Sequence[str]], line: str) -> Placed:
+def read_fields(path: Path, names: Mapping[str, Sequence[str]], line: str, bare: Header | None = None) -> Placed:
     """What is asked of each record of a file, none of it empty: each field by the names that it goes by, of which the
     first that is there counts. `line` says to a person what a line of a table without named columns holds."""
     first = [several[0] for several in names.values()]
@@ -114,7 +119,7 @@ def read_fields(path: Path, names: Mapping[str, Sequence[str]], line: str) -> Pl
     else:
         advice = f"give each line {line.format('a comma' if suffix(path) == '.csv' else 'a tab')}"
         or_name = f"{advice}, or name the columns in the first line ({' and '.join(first)} among them)"
-        records = read_table(path, lambda cells: find_columns(cells, *names.values()), len(names), or_name)
+        records = read_table(path, lambda cells: find_columns(cells, *names.values()), len(names), or_name, bare=bare)
     for place, values in records:
         stripped = [value.strip() for value in values]
         if "" in stripped:

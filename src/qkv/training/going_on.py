@@ -14,7 +14,7 @@ from qkv.tasks.corpus import MEMORY
 from qkv.training.settings import IDLE, LIMITS, Settings, complete, modern, paths, read_settings, spelled_out
 
 # What may change when a run goes on: when it stops and what it runs on, never what it computes.
-FREE = {"published", *(f"training.{name}" for name in (*LIMITS, *IDLE, "bleu_sentences"))}
+FREE = {"published", "measured_by", *(f"training.{name}" for name in (*LIMITS, *IDLE, "bleu_sentences"))}
 
 
 def resumed(folder: RunFolder, asked: Tree, where: str) -> tuple[Settings, Corpus]:

@@ -106,6 +106,7 @@ class Settings:
     start: str = ""  # the model folder whose weights a run begins with
     architecture: str
     objective: str  # a text such as "classes(label_smoothing=0.1) + 0.5 * causal_lm"
+    measured_by: str = ""  # the objective by which a comparison measures all rows; "" for the task's own
     data: Any = None  # settings of the task's own class
     model: Any = None  # settings of the architecture's own class
     training: TrainingConfig = field(default_factory=TrainingConfig)
