@@ -103,3 +103,10 @@ def test_before_any_run_there_is_a_table_too() -> None:
     found = table(Entry(Row("a"), waiting=1))
     assert found.header() == ["row", "parameters", "loss", "BLEU", "peak memory"]
     assert read(found.markdown())[0]["parameters"] == "waiting"
+
+
+def test_points_of_learning_curves_are_the_scores_of_their_runs() -> None:
+    points = (("a", "tuned", 100), ("b", "tuned", 500), ("c", "", 0), ("d", "new", 5))
+    rows = [Row(name, curve=curve, examples=examples) for name, curve, examples in points]
+    entries = [Entry(row, [result(1, 10.0 + i), result(2, 20.0 + i)] if i < 3 else []) for i, row in enumerate(rows)]
+    assert table(*entries).learning() == {"tuned": {100: [10.0, 20.0], 500: [11.0, 21.0]}}

@@ -145,6 +145,9 @@ def test_dropout_is_for_training(spec: str, hidden: Tensor) -> None:
         "tags(n=3, dropout=1.0)": "dropout=1.0",
         "classes(n=2, pool='best')": "pool='best'",
         "clases(n=2)": "did you mean 'classes'",
+        "concat_classes(n=2, hidden=0)": "hidden=0",
+        "concat_classes(n=2, last_dropout=1.0)": "dropout=1.0",
+        "attention_classes(n=2, d_hidden=0)": "d_hidden=0 cannot be; give 1 or more",
     },
     "spec",
 )

@@ -219,8 +219,8 @@ class Runs:
             panels[title] = [[value / figure.unit for value in entry.values(name)] for entry in entries]
         draw_points(names, panels, self.out / "table.png")
         if learned := self.table.learning():
-            score = FIGURES[self.table.task.score]
-            draw_learning(learned, f"{score.title}{score.after}", self.out / "curve.png")
+            of = FIGURES[self.table.task.score]
+            draw_learning(learned, f"{of.title}{of.after}", self.out / "curve.png")
         if {"bleu", "decoding_speed"} <= set(self.table.figures()):
             speed, score = FIGURES["decoding_speed"].title, FIGURES["bleu"].title
             draw_trade(names, {speed: panels[speed]}, {score: panels[score]}, self.out / "speed.png")

@@ -11,7 +11,7 @@ from qkv.errors import InputError
 from qkv.layers.dropout import Dropout
 from qkv.layers.embedding import Embedding
 from qkv.layers.recurrent import Recurrence
-from qkv.layers.stack_config import ModelConfig
+from qkv.layers.stack_config import StackConfig
 
 Pool = Literal["last", "first", "mean", "concat"]
 WIDTHS = {"concat": 3}  # of what stands for a text, in widths of a state
@@ -101,8 +101,10 @@ class AttentionHead(Head):
 
     def __init__(self, width: int, *, n: int, d_hidden: int = 100, dropout: float = 0.3) -> None:
         super().__init__(d_hidden, n=n, dropout=dropout)
+        if d_hidden < 1:
+            raise InputError(f"a head with d_hidden={d_hidden} cannot be; give 1 or more")
         self.recurrence = Recurrence("lstm", width, d_hidden, layers=1)
-        self.pooling = Pooling(ModelConfig(vocab_size=1, d_model=d_hidden), d_hidden)
+        self.pooling = Pooling(StackConfig(d_model=d_hidden, n_heads=1), d_hidden)
 
     def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
         states, _ = self.recurrence(hidden)  # (B, T, d_hidden); padding stands on the right, where nothing sees it

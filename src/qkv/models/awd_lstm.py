@@ -1,6 +1,5 @@
 """AWD-LSTM, the language model of ULMFiT and SiATL (Merity et al. 2018; Howard & Ruder 2018)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -78,10 +77,10 @@ class AWDLSTM(CausalBackbone):
         super().__init__(config)
         c = config
         self.tokens = Embedding(c.vocab_size, c.d_model, scale=1.0)
-        widths = [c.d_model, *[c.d_hidden] * (c.layers - 1), c.d_model]
+        self.widths = [c.d_model, *[c.d_hidden] * (c.layers - 1), c.d_model]
         self.layers = nn.ModuleList(
             Recurrence("lstm", below, width, layers=1, weight_dropout=c.weight_dropout)
-            for below, width in pairwise(widths)
+            for below, width in pairwise(self.widths)
         )
         self.projection = Projection(c.vocab_size, c.d_model, tied=self.tokens, bias=True)
         self.embedding_dropout = Dropout(c.embedding_dropout)
@@ -112,10 +111,10 @@ class AWDLSTM(CausalBackbone):
     def read(self, ids: Tensor, state: Carried = ()) -> tuple[Tensor, Tensor, Carried]:
         """Ids (B, T) -> what the last layer gives with dropout and without, (B, T, D), and the state after them."""
         x = self.input_dropout(self.embed(ids))
-        given = [*zip(state[::2], state[1::2], strict=True)] or [None] * len(self.layers)
+        given = list(zip(state[::2], state[1::2], strict=True))
         left, raw = list[Tensor](), x
-        for i, (layer, before) in enumerate(zip(self.layers, given, strict=True)):
-            raw, [after] = layer(x, None if before is None else [before])
+        for i, layer in enumerate(self.layers):
+            raw, [after] = layer(x, given[i : i + 1] or None)
             x = raw if i + 1 == len(self.layers) else self.hidden_dropout(raw)
             left += after
         return self.output_dropout(raw), raw, tuple(left)
@@ -129,7 +128,7 @@ class AWDLSTM(CausalBackbone):
 
     def start(self, given: Tensor) -> tuple[Tensor, LSTMState]:
         """Prompts (B, T), padded on the left: the last token of each, and the state before it."""
-        carried = tuple(self.blank(len(given)))
+        carried = tuple(self.tokens.weight.new_zeros(len(given), width) for width in self.widths[1:] for _ in "hc")
         sizes = (given != PAD).sum(dim=1) - 1
         for size in sizes.unique().tolist():
             if size > 0:
@@ -141,9 +140,3 @@ class AWDLSTM(CausalBackbone):
     def step(self, tokens: Tensor, state: LSTMState) -> Tensor:
         hidden, _, state.carried = self.read(tokens[:, None], state.carried)
         return self.projection(hidden[:, -1])
-
-    def blank(self, rows: int) -> Iterator[Tensor]:
-        """The state before any text."""
-        for layer in self.layers:
-            for _ in range(2):
-                yield self.tokens.weight.new_zeros(rows, layer.layers.hidden_size)  # type: ignore[union-attr]

@@ -58,7 +58,8 @@ class LanguageModel(OnRunningText):
         train, valid = RunningText(corpus.train), RunningText(corpus.valid)
         if len(train) > COUNTED or len(valid) < 4:
             return {}
-        read, asked = train[slice(0, len(train))], valid[slice(0, len(valid))]
+        way = -1 if self.backward else 1
+        read, asked = (text[slice(0, len(text))][::way].copy() for text in (train, valid))
         return {"interpolated trigrams": interpolated_trigram(read, asked, len(corpus.tokenizer))}
 
     def evaluate(self, loaded: Loaded, examples: Sequence[Text], **how: Any) -> Tree:
