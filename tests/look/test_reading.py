@@ -24,7 +24,10 @@ from qkv.text.tokenizer import Tokenizer
 WORDS = Tokenizer.train(
     ["the cat sat on the mat, it was tired"] * 3, kind="wordpiece", vocab_size=80, specials=["<mask>", "<sep>", "<cls>"]
 )
-BACKBONES = [name for name, kind in MODELS.items() if issubclass(kind, Backbone)]
+BACKBONES = [
+    name for name, kind in MODELS.items()
+    if issubclass(kind, Backbone) and "attention" in kind.config_class.__dataclass_fields__
+]  # fmt: skip
 LAYERS, HEADS = 2, 4
 TEXT, SECOND = "the <mask> sat", "it was"
 
@@ -176,3 +179,10 @@ def test_a_model_of_another_kind_has_nothing_to_look_at() -> None:
     model = tiny_model("reader")
     with pytest.raises(InputError, match="a reader model is neither a translator nor one that reads a text token by"):
         look_at(Loaded(model, tokenizer(), {}, None), "the cat")
+
+
+@pytest.mark.parametrize("headed", [False, True], ids=["alone", "headed"])
+def test_a_model_without_attention_has_nothing_to_look_at(headed: bool) -> None:
+    for ask in (look_at, explain):
+        with pytest.raises(InputError, match="a awdlstm model is neither a translator nor one|only a transformer has these steps"):
+            ask(opened("awd_lstm", headed=headed), TEXT)

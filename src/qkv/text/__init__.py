@@ -100,10 +100,10 @@ def read_texts(paths: Sequence[Path], *, documents: str = "file", field: str = "
     object of a .jsonl is one, under the key `field`. With "labelled", files are read as `read_labelled` does, and each
     text is one, without its label.
     """
-    if documents not in BORDERS:
-        raise InputError(f"unknown border of documents {documents!r}; {nearest(documents, BORDERS)}")
     if documents == "labelled":
         return chain.from_iterable(whole(one.text, one.place) for one in read_labelled(paths))
+    if documents not in BORDERS:
+        raise InputError(f"unknown border of documents {documents!r}; {nearest(documents, (*BORDERS, 'labelled'))}")
     _check(paths)
     readers = ((path, TEXTS.get(suffix(path), read_plain_text)) for path in paths)
     return chain.from_iterable(_with_words(path, reader(path, documents, field)) for path, reader in readers)

@@ -7,7 +7,7 @@ from qkv.text.examples import Text
 from qkv.text.lines import read_characters
 from qkv.text.records import read_objects, text_at
 
-BORDERS = ("file", "blank_lines", "lines", "labelled")  # what parts the documents of a plain file
+BORDERS = ("file", "blank_lines", "lines")  # what parts the documents of a plain file
 PIECE = 1 << 16  # characters after which a document is cut at the next good place, or at any after twice as many
 
 
