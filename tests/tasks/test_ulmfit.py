@@ -224,3 +224,33 @@ def test_forgetting_is_measured_and_less_with_the_auxiliary_loss(reviews: Path, 
         found[name] = [one["causal_lm_perplexity"] for one in map(json.loads, lines) if one["event"] == "valid"]
     assert found["gamma"][-1] < 0.95 * found["none"][-1]
     assert found["none"][-1] > found["none"][0]
+
+
+# -- which head --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "head"),
+    [
+        ({}, "concat_classes(n=2)"),
+        ({"head": "attention_classes(d_hidden=6)"}, "attention_classes(d_hidden=6, n=2)"),
+        ({"pool": "mean"}, "classes(n=2, pool='mean')"),
+        ({"head": "classes"}, "classes(n=2, pool='concat')"),
+        ({"head": "classes(pool='first', n=9)"}, "classes(n=2, pool='first')"),
+    ],
+)
+def test_a_head_is_the_backbones_own_unless_another_is_asked_for(data: dict[str, str], head: str) -> None:
+    kind = TASKS["classify"]
+    assert kind(kind.data_class(**data), MODELS["awd_lstm"]).heads({"labels": ["a", "b"]}) == {"classes": head}
+
+
+@refused(
+    [
+        ({"head": "tags"}, "data.head is 'tags', which names no class of a text; known"),
+        ({"head": "concat_clases"}, "did you mean 'concat_classes'"),
+        ({"head": "concat_classes", "pool": "mean"}, "data.pool is 'mean', and a head concat_classes has its own way"),
+    ]
+)
+def test_a_head_that_names_no_class_is_refused(wrong: dict[str, str]) -> None:
+    kind = TASKS["classify"]
+    kind(kind.data_class(**wrong), MODELS["awd_lstm"]).heads({"labels": ["a", "b"]})

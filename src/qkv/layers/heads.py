@@ -35,8 +35,8 @@ class ClassHead(Head):
     """Radford et al. 2018, section 3.2: softmax(h W) over n classes, h the state of one token; as logits (B, n).
 
     `pool` says what stands for the text: the state of its last token (GPT), of its first (BERT), the mean of all, or
-    the last, the largest and the mean side by side, `concat` (ULMFiT). With
-    `dense`, BERT's pooler, tanh(h V + b), stands before it; `relu` takes the place of tanh (DistilBERT).
+    the last, the largest and the mean side by side, `concat` (ULMFiT). With `dense`, BERT's pooler, tanh(h V + b),
+    stands before it; `relu` takes the place of tanh (DistilBERT).
     """
 
     def __init__(

@@ -18,6 +18,8 @@ from qkv.tasks.on_backbone import OnBackbone
 from qkv.tasks.predictor import Classifier, most_probable
 from qkv.text.tokenizer import Tokenizer
 
+OF_CLASSES = ("classes", "concat_classes", "attention_classes")  # heads whose answer is a class
+
 
 class OneLabel(OnBackbone):
     """Examples that have a `label` each, "" where nobody knows it; rows whose last column is its number."""
@@ -35,9 +37,14 @@ class OneLabel(OnBackbone):
 
     def heads(self, facts: About) -> dict[str, str]:
         assert issubclass(self.model, Backbone)
-        name, options = parse_call(getattr(self.data, "head", "") or self.model.class_head)
-        n = len(facts["labels"])
-        return {"classes": self.head(name, n=n, **options) if name == "classes" else to_call(name, {"n": n, **options})}
+        asked, pool = getattr(self.data, "head", ""), self.data.pool
+        name, options = parse_call(asked or ("classes" if pool else self.model.class_head))
+        if name not in OF_CLASSES:
+            raise InputError(f"data.head is {asked!r}, which names no class of a text; {nearest(name, OF_CLASSES)}")
+        if pool and name != "classes":
+            raise InputError(f"data.pool is {pool!r}, and a head {name} has its own way; leave one of them out")
+        options["n"] = len(facts["labels"])
+        return {"classes": self.head(name, **options) if name == "classes" else to_call(name, options)}
 
     def numbers(self, examples: Sequence[Any], facts: About) -> list[list[int]]:
         """The number of each example's label, as a column."""

@@ -70,7 +70,7 @@ class OnBackbone(Task):
     def head(self, name: str, **options: Any) -> str:
         """The text of a head over the state that stands for a text, by the settings or as the backbone has it."""
         assert issubclass(self.model, Backbone)
-        pool = self.data.pool or self.model.pool
+        pool = options.pop("pool", "") or self.data.pool or self.model.pool
         options |= {"pool": pool} if pool != "last" else {}
         return to_call(name, options | ({"dense": True} if self.model.dense else {}))
 
