@@ -148,7 +148,8 @@ def close(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
 
 SIZES = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "n_heads": 2, "layers": 1, "encoder_layers": 1,
          "decoder_layers": 1, "d_embedding": 8, "d_hidden": 8, "d_arc": 8, "max_length": 300, "dropout": 0.0,
-         "word_dropout": 0.0, "feature_dropout": 0.0}  # fmt: skip
+         "word_dropout": 0.0, "input_dropout": 0.0, "hidden_dropout": 0.0, "output_dropout": 0.0, "weight_dropout": 0.0,
+         "embedding_dropout": 0.0, "feature_dropout": 0.0}  # fmt: skip
 
 
 def sizes(name: str, **settings: Any) -> dict[str, Any]:

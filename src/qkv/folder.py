@@ -38,6 +38,7 @@ class About(TypedDict, total=False):
     pool: Pool  # whose state is the vector of a text,
     normalise: bool  # and whether it is made to have the length 1
     window: int  # tokens that are read at once
+    backward: bool  # whether texts are read from their end
     lowercase: bool
     max_words: int  # of a sentence
     max_sentences: int  # of a text
@@ -237,7 +238,8 @@ def fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
 def start_from(model: nn.Module, start: Loaded, where: str, anew: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:
     """Give a model the weights of another: the names of those that were taken, and of those that are new.
 
-    A backbone fits whatever stands on it. A table with more rows than the old one keeps the old rows as its first.
+    A backbone fits whatever stands on it. A table with more rows than the old one keeps the old rows as its first; the
+    new ones are drawn, or of a model with `new_rows` they are the mean of the old ones (Howard & Ruder 2018).
     What begins with a name of `anew` is new in any case.
     """
     named = dict(start.model.named_parameters())
@@ -259,6 +261,8 @@ def start_from(model: nn.Module, start: Loaded, where: str, anew: tuple[str, ...
             own[: len(given)] = given
             taken.append(name)
             if len(own) > len(given):
+                if getattr(origin_of(model), "new_rows", "") == "mean":
+                    own[len(given) :] = given.mean(dim=0)
                 new.append(f"{len(own) - len(given)} rows of {name}")
     if not taken:
         raise InputError(f"{where} holds nothing that this model could begin with; start from a model of the same kind")
@@ -270,7 +274,11 @@ def bare(name: str) -> str:
     return re.sub(r"^backbone\.|^heads\.[\w.]+\.(?=dense\.)", "", name)
 
 
+def origin_of(model: Any) -> Any:
+    return model.backbone if isinstance(model, Headed) else model
+
+
 def origin(model: Model) -> tuple[str, Any]:
     """The architecture of a model, or of the backbone that it stands on, and its settings."""
-    model = model.backbone if isinstance(model, Headed) else model
+    model = origin_of(model)
     return next(name for name, kind in MODELS.items() if type(model) is kind), model.config

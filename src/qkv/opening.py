@@ -14,16 +14,20 @@ from qkv.errors import InputError, nearest
 from qkv.models import MODELS
 from qkv.tasks import TASKS, USES, Joint, Task
 from qkv.tasks.on_encoder_decoder import OnEncoderDecoder
+from qkv.tasks.predictor import Classifier
 from qkv.tasks.translation import Translate
 
 
-def load(path: str | Path, device: str = "cpu", *, task: str | None = None, **how: Any) -> Any:
+def load(
+    path: str | Path, device: str = "cpu", *, task: str | None = None, beside: str | Path | None = None, **how: Any
+) -> Any:
     """The Translator, Generator, Classifier, Embedder or other thing that a model folder holds; nothing else is needed.
 
     >>> qkv.load("model").translate("Two dogs play in the snow.").text
 
     With task="embed", any folder with a backbone gives an Embedder. `how` are options of what is opened: of models that
-    write those of `engines.open_translator`, engine="int8", workers=2.
+    write those of `engines.open_translator`, engine="int8", workers=2. `beside` is a second classifier of the same
+    labels, whose probabilities are averaged with those of the first.
     """
     loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
     opened = task_in(loaded, task)
@@ -31,7 +35,12 @@ def load(path: str | Path, device: str = "cpu", *, task: str | None = None, **ho
     for name in how.keys() - set(known):
         what = nearest(name, known) if known else f"a model of the task {opened.name!r} has none, leave it out"
         raise InputError(f"there is no option {name!r} for {path}; {what}")
-    return opened.open(loaded, **how)
+    found = opened.open(loaded, **how)
+    if beside is not None:
+        if not isinstance(found, Classifier):
+            raise InputError(f"{path} is of the task {opened.name!r}; only classifiers are averaged, leave beside out")
+        found.join(load(beside, device, task=task, **how))
+    return found
 
 
 def options(task: Task) -> list[str]:
@@ -67,9 +76,12 @@ def task_in(loaded: folder.Loaded, name: str | None = None) -> Task:
     return task
 
 
-def score_files(path: str | Path, *files: str | Path, device: str = "cpu", by: str = "", part: str = "") -> Tree:
-    """What a trained model is worth on files of examples: the figures of its task, or `by` another objective; or those
-    of one part of a mixture."""
+def score_files(
+    path: str | Path, *files: str | Path, device: str = "cpu", by: str = "", part: str = "",
+    beside: str | Path | None = None,
+) -> Tree:  # fmt: skip
+    """What a trained model, or two of them, are worth on files of examples: the figures of its task, or `by` another
+    objective; or those of one part of a mixture."""
     loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
     task: Task = task_in(loaded)
     if part:
@@ -83,9 +95,14 @@ def score_files(path: str | Path, *files: str | Path, device: str = "cpu", by: s
     examples = list(task.read([Path(file) for file in files]))
     if not examples:
         raise InputError(f"there is nothing to score: {', '.join(map(str, files))} has no examples; give at least one")
-    by = by or task.scored_by(loaded)
-    found = task.evaluate(loaded, examples, **({"by": by} if by else {}))
-    return {"task": task.name, "examples": len(examples), **found}
+    if beside is None:
+        by = by or task.scored_by(loaded)
+        figures = task.evaluate(loaded, examples, **({"by": by} if by else {}))
+    elif by:
+        raise InputError(f"two models are averaged by their answers, and by={by!r} asks for a loss; leave it out")
+    else:
+        figures = load(path, device, beside=beside).score(examples)
+    return {"task": task.name, "examples": len(examples), **figures}
 
 
 def task_in_folder(path: str | Path) -> type[Task]:

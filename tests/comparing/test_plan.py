@@ -143,6 +143,8 @@ def test_a_folder_is_a_plain_name(name: str) -> None:
         ("[[vary]]\nmodel.n_heads = 1\n", {}, "row 1 of .*has no name"),
         ('[[vary]]\nname = "x"\ndata.seed = 3\n', {}, "give --seeds 3"),
         ('[[vary]]\nname = "x"\nmodel = 3\n', {}, "must be a table of settings"),
+        ('[[vary]]\nname = "x"\ncurve = "tuned"\n', {}, "a point of a learning curve by two keys"),
+        ('[[vary]]\nname = "x"\nexamples = 100\n', {}, "a point of a learning curve by two keys"),
         ("[vary]\nname = 3\n", {}, "begins with"),
     ],
 )  # fmt: skip

@@ -123,3 +123,10 @@ def test_each_part_of_a_mixture_has_a_column() -> None:
     assert [first[name] for name in names] == ["b alone", "90.00 %", "", "0.900"]
     assert [second[name] for name in names] == ["together", "70.00 %", "80.00 %", "0.600"]
     assert not any("loss" in name for name in first)
+
+
+def test_points_of_learning_curves_are_the_scores_of_their_runs() -> None:
+    points = (("a", "tuned", 100), ("b", "tuned", 500), ("c", "", 0), ("d", "new", 5))
+    rows = [Row(name, curve=curve, examples=examples) for name, curve, examples in points]
+    entries = [Entry(row, [result(1, 10.0 + i), result(2, 20.0 + i)] if i < 3 else []) for i, row in enumerate(rows)]
+    assert table(*entries).learning() == {"tuned": {100: [10.0, 20.0], 500: [11.0, 21.0]}}

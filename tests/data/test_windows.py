@@ -74,7 +74,8 @@ def test_in_order_asks_for_every_token_once_and_in_order(sizes: tuple[int, int, 
     for seed, carry in ((0, False), (9, False), (9, True)):
         if tokens >= (batch if carry else 1) * (length + 1):
             windows = Windows(text_of(tokens), length=length, batch=batch, seed=seed, carry=carry)
-            assert asked([*windows.in_order()]) == list(range(2, tokens + 1))
+            found = asked([*windows.in_order()])
+            assert (sorted(found) if carry else found) == list(range(2, tokens + 1))
             assert all(map(is_running, windows.in_order()))
 
 
@@ -102,6 +103,37 @@ def test_lanes_go_on_where_they_ended() -> None:
             assert torch.equal(one.columns[0][:, -1], following.columns[0][:, 0])
     first = epoch(windows, 0)[0].columns[0][:, 0]
     assert first.tolist() == [1, 125, 249, 373]  # 499 tokens are asked for: lanes of 124
+
+
+def test_in_order_lanes_go_on_too_and_what_is_over_comes_last() -> None:
+    """By hand: of 22 tokens, 21 are asked for: four lanes of 5 in windows of 3 and 2, and one over."""
+    windows = Windows(text_of(22), length=3, batch=4, seed=1, carry=True)
+    found = [(one.columns[0].tolist(), one.begins) for one in windows.in_order()]
+    lanes = [1, 6, 11, 16]
+    assert found == [
+        ([[*range(first, first + 4)] for first in lanes], True),
+        ([[*range(first + 3, first + 6)] for first in lanes], False),
+        ([[21, 22]], True),
+    ]
+
+
+@pytest.mark.parametrize("carry", [False, True])
+def test_backward_all_is_read_from_the_end(carry: bool) -> None:
+    """The batches are those of the text whose tokens stand the other way round."""
+    turned = RowsInMemory([[[*range(100, 0, -1)]]])
+    ours, theirs = (
+        Windows(rows, length=7, batch=3, seed=1, carry=carry, backward=rows is not turned)
+        for rows in (text_of(100), turned)
+    )
+    for one, other in zip([*epoch(ours, 1), *ours.in_order()], [*epoch(theirs, 1), *theirs.in_order()], strict=True):
+        assert torch.equal(one.columns[0], other.columns[0])
+        assert one.begins == other.begins
+
+
+def test_a_batch_says_of_which_epoch_it_is() -> None:
+    windows = Windows(text_of(50), length=10, batch=2, seed=1)
+    for number in range(3):
+        assert {one.epoch for one in epoch(windows, number)} == {number}
 
 
 def test_without_lanes_nothing_is_carried_and_the_order_is_random() -> None:

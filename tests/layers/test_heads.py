@@ -2,19 +2,22 @@
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertPooler
 
 from kit import draw, refused, stirred
 from qkv.config import build
 from qkv.layers import HEADS
+from qkv.layers.heads import BatchNorm
 
 B, T, D = 4, 6, 8
 LENGTHS = [6, 3, 1, 5]
 REAL = torch.arange(T) < torch.tensor(LENGTHS)[:, None]
 SPECS = [
-    *(f"classes(n=3, pool={pool!r})" for pool in ("last", "first", "mean")),
+    *(f"classes(n=3, pool={pool!r})" for pool in ("last", "first", "mean", "concat")),
+    "concat_classes(n=3, hidden=5)",
+    "attention_classes(n=3, d_hidden=5)",
     "classes(n=2, dense=True)",
     "number(pool='mean')",
     "tags(n=5)",
@@ -33,14 +36,55 @@ def head(spec: str) -> torch.nn.Module:
     return build(HEADS, spec, D).eval()
 
 
-@pytest.mark.parametrize("pool", ["last", "first", "mean"])
+@pytest.mark.parametrize("pool", ["last", "first", "mean", "concat"])
 def test_a_class_is_read_from_one_vector_of_the_text(pool: str, hidden: Tensor) -> None:
     part = head(f"classes(n=3, pool={pool!r})")
     found = part(hidden, REAL)
     for row, length in enumerate(LENGTHS):
         tokens = [hidden[row, t] for t in range(length)]
-        vector = {"last": tokens[-1], "first": tokens[0], "mean": sum(tokens) / length}[pool]
+        several = {"last": tokens[-1], "first": tokens[0], "mean": sum(tokens) / length}
+        largest = torch.tensor([max(float(token[i]) for token in tokens) for i in range(D)])
+        several["concat"] = torch.cat([several["last"], largest, several["mean"]])  # Howard & Ruder 2018, section 3.3
+        vector = several[pool]
         torch.testing.assert_close(found[row], part.output.weight @ vector + part.output.bias)
+
+
+def test_batch_norm_is_torchs(hidden: Tensor) -> None:
+    """In training and after it; the moving means are saved with the weights, and one row alone is read by them."""
+    ours, theirs, x = BatchNorm(D), nn.BatchNorm1d(D), hidden[:, 0]
+    for _ in range(3):
+        torch.testing.assert_close(ours(x), theirs(x))
+        x = 2 * x + 1
+    torch.testing.assert_close(ours.mean, theirs.running_mean)
+    torch.testing.assert_close(ours.variance, theirs.running_var)
+    assert {"mean", "variance"} <= {name for name, _ in ours.named_parameters()}
+    alone = ours(x[:1])
+    torch.testing.assert_close(ours.eval()(x[:1]), alone)
+    torch.testing.assert_close(ours(x), theirs.eval()(x))
+
+
+def test_the_head_of_ulmfit_is_two_blocks(hidden: Tensor) -> None:
+    """Batch norm, dropout, linear, ReLU; batch norm, dropout, linear: against torch's layers on the pooled texts."""
+    part = head("concat_classes(n=3, hidden=5)").train()
+    part.block[1].level = part.dropout.level = 0
+    norms = nn.BatchNorm1d(3 * D), nn.BatchNorm1d(5)
+    x = torch.stack([
+        torch.cat([hidden[row, n - 1], hidden[row, :n].amax(0), hidden[row, :n].mean(0)])
+        for row, n in enumerate(LENGTHS)
+    ])  # fmt: skip
+    expected = part.output(norms[1](part.block[2](norms[0](x)).relu()))
+    torch.testing.assert_close(part(hidden, REAL), expected)
+    assert [round(p, 1) for p in (head("concat_classes(n=2)").block[1].level / 256, 0.1)] == [0.4, 0.1]
+
+
+def test_the_head_of_siatl_attends_to_an_lstm_of_its_own(hidden: Tensor) -> None:
+    """By hand: a_t = softmax(query . tanh(W h_t + b)) over the tokens of a text, logits of the sum of a_t h_t."""
+    part = head("attention_classes(n=3, d_hidden=5)")
+    found = part(hidden, REAL)
+    for row, n in enumerate(LENGTHS):
+        states = part.recurrence.layers(hidden[row : row + 1, :n])[0][0]  # (n, 5)
+        weights = (part.pooling.key(states).tanh() @ part.pooling.query).softmax(dim=0)
+        torch.testing.assert_close(found[row], part.output(weights @ states))
 
 
 def test_the_dense_layer_is_berts_pooler(hidden: Tensor) -> None:
@@ -101,6 +145,9 @@ def test_dropout_is_for_training(spec: str, hidden: Tensor) -> None:
         "tags(n=3, dropout=1.0)": "dropout=1.0",
         "classes(n=2, pool='best')": "pool='best'",
         "clases(n=2)": "did you mean 'classes'",
+        "concat_classes(n=2, hidden=0)": "hidden=0",
+        "concat_classes(n=2, last_dropout=1.0)": "dropout=1.0",
+        "attention_classes(n=2, d_hidden=0)": "d_hidden=0 cannot be; give 1 or more",
     },
     "spec",
 )

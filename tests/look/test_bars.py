@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from qkv.errors import InputError
-from qkv.look.charts import MEAN, compose, draw_points, draw_trade
+from qkv.look.charts import MEAN, compose, draw_learning, draw_points, draw_trade
 
 image = pytest.importorskip("matplotlib.image", reason="pictures need matplotlib; pip install 'qkv[look]'")
 
@@ -85,3 +85,12 @@ def test_a_point_and_a_name_for_each_row(tmp_path: Path) -> None:
 def test_a_trade_without_a_point_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no row has both a and b; let a run finish first"):
         draw_trade(["x"], {"a": [[]]}, {"b": [[1.0]]}, tmp_path / "trade.png")
+
+
+def test_learning_curves_have_a_line_each_and_every_number_of_examples(tmp_path: Path) -> None:
+    learned = {"from a language model": {500: [80.0, 82.0], 100: [70.0, 74.0]}, "from random weights": {100: [50.0]}}
+    drawn = draw_learning(learned, "accuracy %", tmp_path / "curve.svg").read_text(encoding="utf-8")
+    assert all(f">{text}</text>" in drawn for text in (*learned, "accuracy %", "examples to learn from", "100", "500"))
+    assert draw_learning(learned, "accuracy %", tmp_path / "curve.png").stat().st_size > 5000
+    with pytest.raises(InputError, match="no learning curve has a point"):
+        draw_learning({}, "accuracy", tmp_path / "curve.png")

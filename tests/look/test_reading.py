@@ -177,3 +177,12 @@ def test_a_model_of_another_kind_has_nothing_to_look_at() -> None:
     model = tiny_model("reader")
     with pytest.raises(InputError, match="a reader model is neither a translator nor one that reads a text token by"):
         look_at(Loaded(model, tokenizer(), {}, None), "the cat")
+
+
+@pytest.mark.parametrize("headed", [False, True], ids=["alone", "headed"])
+def test_a_model_without_attention_has_nothing_to_look_at(headed: bool) -> None:
+    given = opened("awd_lstm", headed=headed)
+    with pytest.raises(InputError, match="a awdlstm model is neither a translator nor one that reads"):
+        look_at(given, TEXT)
+    with pytest.raises(InputError, match="only a transformer has these steps"):
+        explain(given, TEXT)

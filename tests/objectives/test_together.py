@@ -1,6 +1,7 @@
 """Several objectives as one: a weighted sum of means against a computation by hand; texts that name no objective."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from qkv.objectives import (
     objective,
     plain,
 )
-from qkv.objectives.together import alternatives
+from qkv.objectives.together import Fading, alternatives
 
 BATCH = batch([[5, 6, 7, 9], [1]], [[8, 4], [0]], [[10, 11, 12], [1]])
 
@@ -137,6 +138,7 @@ def test_what_a_text_names() -> None:
 @pytest.mark.parametrize(
     "spec",
     [*OBJECTIVES, "0.5 * classes", "classes(label_smoothing=0.1) + 2 * causal_lm", "classes | causal_lm",
+     "classes + fading * causal_lm", "classes + fading(last=-3.0) * causal_lm",
      "0 * classes | 2 * causal_lm | 0.5 * (classes + 2 * causal_lm) | (3 * classes + causal_lm) | classes"],
 )  # fmt: skip
 def test_a_text_with_every_option_names_the_same(spec: str) -> None:
@@ -155,10 +157,32 @@ def test_a_text_with_every_option_names_the_same(spec: str) -> None:
     )
 
 
+def test_a_weight_that_fades_has_the_numbers_of_siatl() -> None:
+    """exp(linspace(-1.6, -2.3, 15)), one for each epoch, and then the last one."""
+    fading = Fading()
+    expected = torch.linspace(-1.6, -2.3, 15, dtype=torch.float64).exp().tolist()
+    assert [fading.at(epoch) for epoch in range(15)] == pytest.approx(expected, rel=1e-12)
+    assert [round(fading.at(epoch), 3) for epoch in (0, 7, 14, 15, 99)] == [0.202, 0.142, 0.1, 0.1, 0.1]
+
+
+def test_a_sum_whose_weight_fades_is_that_of_its_epoch() -> None:
+    together = objective("classes + fading(first=0.0, last=-2.0, epochs=3) * causal_lm")
+    assert isinstance(together, Together)
+    torch.manual_seed(0)
+    outputs, found = Headed()(BATCH.columns[0]), []
+    for epoch in (0, 1, 2, 3):
+        asked = together.prepare(replace(BATCH, epoch=epoch), generator(0, Place()))
+        found.append(together.loss(outputs, asked).total.item())
+    words = CausalLM().loss(outputs, asked.parts[1]).total.item() / asked.parts[1].count * asked.count
+    classes = Classes().loss(outputs, asked.parts[0]).total.item()
+    assert found == pytest.approx([classes + math.exp(-min(epoch, 2)) * words for epoch in range(4)], rel=1e-5)
+
+
 @pytest.mark.parametrize(
     "spec",
     ["", " ", "0.5", "classes +", "classes - causal_lm", "classes * 0.5", "classes * causal_lm", "-1 * classes",
      "1e999 * classes", "'a' * classes", "1j * classes", "classes; heads", "classes\nheads", "[classes]", "x = classes",
+     "0.5 * (fading * classes)", "fading * 0.5",
      "lambda: 0", "(" * 500 + "classes" + ")" * 500, "classes.__class__"],
 )  # fmt: skip
 def test_what_names_no_objective_is_refused_in_one_sentence(spec: str) -> None:
@@ -176,6 +200,9 @@ def test_what_names_no_objective_is_refused_in_one_sentence(spec: str) -> None:
         "classes + causal_lm(label_smoothing=1.5)": "causal_lm(label_smoothing=1.5): label_smoothing must be at",
         "translation(label_smoothing='much')": "translation(label_smoothing='much'): Input should be a valid number",
         "__import__('os')": "__import__",
+        "classes + fading(epoch=3) * causal_lm": "'fading' has no option 'epoch'; did you mean 'epochs'?",
+        "classes + fading(epochs=1) * causal_lm": "cannot be; give fading 2 epochs or more",
+        "classes + fading(first=1e999) * causal_lm": "and numbers as the powers of e",
     },
     "spec",
     plain=True,

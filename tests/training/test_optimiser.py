@@ -174,7 +174,7 @@ def test_gradients_are_clipped_as_torch_clips_them(scale: float) -> None:
             parameter.grad = torch.full_like(parameter, scale)
         model.register_parameter("idle", nn.Parameter(torch.ones(3)))
     torch.testing.assert_close(
-        clip(own, 1.0), nn.utils.clip_grad_norm_(theirs.parameters(), 1.0), rtol=0, atol=0, equal_nan=True
+        clip(own.parameters(), 1.0), nn.utils.clip_grad_norm_(theirs.parameters(), 1.0), rtol=0, atol=0, equal_nan=True
     )
     if math.isfinite(scale):  # else the step is left out
         assert gradients(own).keys() == gradients(theirs).keys() == {"weight", "bias"}

@@ -16,7 +16,7 @@ COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 def predict(
     *text: str, model: Model = Path("model"), context: Path | None = None, json: Flag = False, device: Device = "cpu",
-    engine: Reader | None = None, part: OnePart = "",
+    engine: Reader | None = None, part: OnePart = "", beside: Path | None = None,
 ) -> None:  # fmt: skip
     """What a model that was trained with --task says to a text: its answer, then the probability of each possible one.
 
@@ -41,8 +41,9 @@ def predict(
         answer by the id of each question, as SQuAD's own evaluation reads it.
       context: A file with the text that all questions are about.
       json: A JSON object for each text, with all that is known of the answer.
+      beside: A second classifier of the same labels: the probabilities of both are averaged.
     """
-    how = {"engine": engine, "part": part}
+    how = {"engine": engine, "part": part, "beside": beside}
     predictor = opened(model, device, "predict", **{name: value for name, value in how.items() if value})
     if hasattr(predictor, "parts"):
         raise InputError(f"{model} has several parts; say which is asked, by --part: {', '.join(predictor.parts)}")

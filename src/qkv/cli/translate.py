@@ -132,7 +132,7 @@ def score(
     *files: Path, model: Model = Path("model"), beam: Beam = 5, alpha: float = 1.0, lowercase: Flag = False,
     as_paper: Flag = False, confidence: Flag = False, rouge: Flag = False, whole_lines: WholeLines = False,
     json: Json = False, device: Device = "cpu", engine: Engine = "lean", by: str = "",
-    part: OnePart = "",
+    part: OnePart = "", beside: Path | None = None,
 ) -> None:  # fmt: skip
     """Translate the source side of test files and measure BLEU and chrF against the target side.
 
@@ -152,6 +152,7 @@ def score(
       confidence: Add the 95 % interval by bootstrap.
       rouge: Add ROUGE-1, ROUGE-2 and ROUGE-L, which summaries are measured by; of several targets of a source the best
         counts.
+      beside: Of a classifier, a second one whose probabilities are averaged with its own.
       by: Another objective to measure by, for a model that was pre-trained: whole spans in place of single pieces.
     """
     from qkv.evaluation import in_words
@@ -159,10 +160,12 @@ def score(
     from qkv.opening import load_translator, score_files, task_in_folder
 
     if model.is_dir() and "bleu" not in task_in_folder(model).figures:
-        figures = score_files(model, *files, device=device, by=by, part=part)
+        figures = score_files(model, *files, device=device, by=by, part=part, beside=beside)
         return print_json(figures) if json else print(f"{in_words(figures)}   of {figures['examples']:,} examples")
     if part:
         raise InputError(f"{model} translates, which has no parts; leave --part out")
+    if beside is not None:
+        raise InputError("--beside is for classifiers, whose probabilities are averaged; leave it out")
     translator = load_translator(model, device, engine=engine, own_process=True)
     pairs = list(read_pairs_for(translator, files))
     how = {"beam": beam, "alpha": alpha, **({"split": False} if whole_lines else {})}

@@ -24,6 +24,7 @@ from qkv.tasks import Corpus, Task
 from qkv.training import Trained, train
 from qkv.training.settings import complete, paths
 
+KEPT = ("loss", "perplexity", "causal_lm_perplexity")  # figures of the best validation
 STOPPED = 130  # the exit code of a run that was asked to stop
 
 
@@ -52,7 +53,7 @@ def measure(spec: Spec, folder: Path, trained: Trained) -> Tree:
     loaded = folders.load(folder, device)
     task, settings = task_in(loaded), complete(spec.settings, spec.row)
     task.data = settings.data  # files are read as they were for training
-    figures: Tree = {name: trained.best[name] for name in ("loss", "perplexity") if name in trained.best}
+    figures: Tree = {name: trained.best[name] for name in KEPT if name in trained.best}
     figures |= {"steps": trained.steps, "minutes": trained.minutes, "threads": torch.get_num_threads()}
     figures["training_speed" if task.speed == "tokens" else "example_speed"] = training_speed(RunFolder(folder).log)
     figures["parameters"] = count_parameters(loaded.model)

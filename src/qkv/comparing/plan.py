@@ -29,6 +29,8 @@ class Row:
     name: str
     changes: Tree = field(default_factory=dict)
     published: str = ""  # the figures of the same row in a paper
+    curve: str = ""  # of a learning curve: which one it is a point of,
+    examples: int = 0  # and how many examples it learns from
 
     @property
     def folder(self) -> str:
@@ -39,7 +41,8 @@ class Row:
 
 
 def read_recipe(recipe: str | Path) -> tuple[Tree, list[Row]]:
-    """A recipe's own settings, and the rows of its [[vary]] list: a name, any settings, perhaps `published`."""
+    """A recipe's own settings, and the rows of its [[vary]] list: a name, any settings, perhaps `published`; of points
+    of learning curves, `curve` and `examples`."""
     tree = read_settings(recipe)
     if not tree.get("train"):
         raise InputError(f'{recipe} names no files to train on; give it a line such as train = ["pairs.tsv"]')
@@ -52,12 +55,18 @@ def read_recipe(recipe: str | Path) -> tuple[Tree, list[Row]]:
     for number, entry in enumerate(listed, start=1):
         changes = dict(entry)
         name, published = changes.pop("name", None), changes.pop("published", "")
+        curve, examples = changes.pop("curve", ""), changes.pop("examples", 0)
         if not isinstance(name, str) or not name.strip():
             raise InputError(f'{recipe}: row {number} of [[vary]] has no name; give it one, for example name = "h=1"')
         check_seed(changes, f"{recipe}: row {name!r}")
         if "task" in changes:
             raise InputError(f"{recipe}: row {name!r} sets task, but rows of one table share it; make it the recipe's")
-        rows.append(Row(name, changes, str(published)))
+        if not isinstance(curve, str) or type(examples) is not int or bool(curve) != (examples > 0):
+            raise InputError(
+                f"{recipe}: row {name!r} is a point of a learning curve by two keys; give both, for example "
+                'curve = "from random weights" and examples = 100, or neither'
+            )
+        rows.append(Row(name, changes, str(published), curve, examples))
     return tree, rows
 
 

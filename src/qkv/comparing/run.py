@@ -20,7 +20,7 @@ from qkv.decoding import Search
 from qkv.errors import InputError
 from qkv.evaluation import FIGURES, in_words
 from qkv.files import alone, write_json, write_text
-from qkv.look.charts import draw_points, draw_trade
+from qkv.look.charts import draw_learning, draw_points, draw_trade
 from qkv.training.display import Display, duration
 from qkv.training.run import check_out
 from qkv.training.settings import task_of
@@ -218,6 +218,9 @@ class Runs:
             title = known.title + (f" ({known.after.strip()})" if known.after else "")
             panels[title] = [[value / known.unit for value in entry.values(name)] for entry in entries]
         draw_points(names, panels, self.out / "table.png")
+        if learned := self.table.learning():
+            of = FIGURES[self.table.task.score]
+            draw_learning(learned, f"{of.title}{of.after}", self.out / "curve.png")
         if {"bleu", "decoding_speed"} <= set(self.table.figures()):
             speed, score = FIGURES["decoding_speed"].title, FIGURES["bleu"].title
             draw_trade(names, {speed: panels[speed]}, {score: panels[score]}, self.out / "speed.png")

@@ -101,6 +101,15 @@ class Table:
         names += [name for name in found if is_of_part(name)]
         return names or [name for name in FIGURES if name in ("parameters", *self.task.figures, "peak_memory")]
 
+    def learning(self) -> dict[str, dict[int, list[float]]]:
+        """Of rows that are points of learning curves: the scores of all runs, by curve and number of examples."""
+        found: dict[str, dict[int, list[float]]] = {}
+        for entry in self.entries:
+            if entry.row.curve and (values := entry.values(self.task.score)):
+                unit = FIGURES[self.task.score].unit
+                found.setdefault(entry.row.curve, {})[entry.row.examples] = [value / unit for value in values]
+        return found
+
     def header(self) -> list[str]:
         published = ["published"] if any(entry.row.published for entry in self.entries) else []
         paired = [BEHIND.format(FIGURES[self.task.score].title)] if self.are_paired else []

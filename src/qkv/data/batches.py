@@ -23,6 +23,7 @@ class Batch:
     rows: Ints  # (B, 2): shard, row; of running text, where each window begins
     part: int = 0  # of a Mixture: which of its streams it is from
     begins: bool = True  # of carried windows: whether nothing stands before it
+    epoch: int = 0  # of a stream: which pass over the data it is from
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -74,7 +75,7 @@ class Stream(ABC):
         while True:
             for batch in self.epoch(epoch, done):
                 done += 1
-                yield batch, Place(epoch, done) if done < last else Place(epoch + 1, 0)
+                yield replace(batch, epoch=epoch), Place(epoch, done) if done < last else Place(epoch + 1, 0)
             epoch, done = epoch + 1, 0
             last = self.count(epoch)
 

@@ -16,18 +16,21 @@ class Windows(Stream):
     Each window begins with the last token of the one before, so that no token is asked for twice. From epoch to epoch
     they are cut at other places: what does not fill a window, at the ends of the text, has its turn in another one.
     With `carry` the text is parted into `batch` lanes that are read side by side from their beginnings: row i of a
-    batch goes on where row i of the batch before it ended.
+    batch goes on where row i of the batch before it ended. With `backward` all is read from the end to the beginning.
     """
 
     of = "text"
 
-    def __init__(self, rows: Rows, *, length: int, batch: int, seed: int, carry: bool = False) -> None:
+    def __init__(
+        self, rows: Rows, *, length: int, batch: int, seed: int, carry: bool = False, backward: bool = False
+    ) -> None:
         if length < 1 or batch < 1 or seed < 0:
             raise InputError(
                 f"windows of {length} tokens, {batch} in a batch, and a seed of {seed} were given; "
                 "give 1 or more, 1 or more, 0 or more"
             )
-        self.text, self.length, self.batch, self.seed, self.carry = RunningText(rows), length, batch, seed, carry
+        self.text, self.length, self.batch, self.seed = RunningText(rows), length, batch, seed
+        self.carry, self.backward = carry, backward
         lanes = batch if carry else 1
         if len(self.text) < lanes * (length + 1):
             raise InputError(
@@ -83,6 +86,11 @@ class Windows(Stream):
 
     def _batch(self, starts: Ints, length: int = 0, begins: bool = True) -> Batch:
         length = (length or self.length) + 1
-        ids = torch.from_numpy(np.stack([self.text[slice(start, start + length)] for start in starts.tolist()]))
+        ids = torch.from_numpy(np.stack([self._read(start, start + length) for start in starts.tolist()]))
         numbers = np.stack([np.zeros_like(starts), starts], axis=1)
         return Batch((ids,), torch.full((len(starts), 1), length), numbers, begins=begins)
+
+    def _read(self, start: int, stop: int) -> Ints:
+        if not self.backward:
+            return self.text[slice(start, stop)]
+        return self.text[slice(len(self.text) - stop, len(self.text) - start)][::-1]

@@ -145,6 +145,11 @@ class Generator(Opened):
 
     def ids(self, prompt: str | list[int]) -> list[int]:
         """What stands before what is written, at least the end of the text before."""
+        if self.about.get("backward"):
+            raise InputError(
+                "this model reads texts from their end to their beginning, so that it cannot go on from one; "
+                "ask how probable it finds a text, or train one without data.backward"
+            )
         if not isinstance(prompt, str):
             return prompt or self.before or [EOS]
         return [*self.before, *self.tokenizer.encode(prompt)] or [EOS]
@@ -170,6 +175,7 @@ class Generator(Opened):
         """How probable the model finds a text, or each of several; what is longer than the context, in windows."""
         several = [texts] if isinstance(texts, str) else list(texts)
         rows = self.tokenizer.encode_batch(several)
+        rows = [ids[::-1] for ids in rows] if self.about.get("backward") else rows
         if not all(rows):
             raise InputError("an empty text has no probability to be measured; give texts of at least a character")
         sizes = [(len(ids), len(text.split()), len(text)) for ids, text in zip(rows, several, strict=True)]

@@ -23,6 +23,7 @@ FIGURES = {
     "mean": Figure("mean of the parts", 0.01, 2, " %"),
     "perplexity": Figure("perplexity", 1, 2, lower=True),
     "word_perplexity": Figure("perplexity by word", 1, 2, lower=True),
+    "causal_lm_perplexity": Figure("perplexity of the texts", 1, 2, lower=True),  # of an auxiliary language model
     "bits_per_character": Figure("bits by character", 1, 3, lower=True),
     "bleu": Figure("BLEU", 1, 2),
     "bleu_back": Figure("BLEU back", 1, 2),

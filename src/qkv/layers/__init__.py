@@ -2,7 +2,7 @@
 
 from qkv.layers.characters import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, NO_LETTER, CharacterCNN
 from qkv.layers.convolution import HALF, Convolution, Gated, receptive_field
-from qkv.layers.dropout import Dropout
+from qkv.layers.dropout import Dropout, VariationalDropout
 from qkv.layers.embedding import NEVER, Embedding, Inputs, NoProjection, Prediction, Projection
 from qkv.layers.heads import HEADS, Head, Pool, pooled
 from qkv.layers.initialisation import init_normal, init_xavier

@@ -28,3 +28,12 @@ class Dropout(nn.Module):
 
     def extra_repr(self) -> str:
         return f"p={self.level / 256}"
+
+
+class VariationalDropout(Dropout):
+    """Gal & Ghahramani 2016, section 4: one mask for all tokens of a text, another one for each text; x (B, T, D)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.level == 0:
+            return x
+        return x * self.mask(x[:, :1])

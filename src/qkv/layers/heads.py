@@ -6,12 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qkv.attention.pooling import mean
+from qkv.attention.pooling import Pooling, mean
 from qkv.errors import InputError
 from qkv.layers.dropout import Dropout
 from qkv.layers.embedding import Embedding
+from qkv.layers.recurrent import Recurrence
+from qkv.layers.stack_config import StackConfig
 
-Pool = Literal["last", "first", "mean"]
+Pool = Literal["last", "first", "mean", "concat"]
+WIDTHS = {"concat": 3}  # of what stands for a text, in widths of a state
+MOMENTUM = 0.1  # of the batch norms, as torch has it
 
 
 class Head(nn.Module):
@@ -32,13 +36,15 @@ class Head(nn.Module):
 class ClassHead(Head):
     """Radford et al. 2018, section 3.2: softmax(h W) over n classes, h the state of one token; as logits (B, n).
 
-    `pool` says which state stands for the text: of its last token (GPT), of its first (BERT), or the mean of all. With
-    `dense`, BERT's pooler, tanh(h V + b), stands before it; `relu` takes the place of tanh (DistilBERT).
+    `pool` says what stands for the text: the state of its last token (GPT), of its first (BERT), the mean of all, or
+    the last, the largest and the mean side by side, `concat` (ULMFiT). With `dense`, BERT's pooler, tanh(h V + b),
+    stands before it; `relu` takes the place of tanh (DistilBERT).
     """
 
     def __init__(
         self, width: int, *, n: int, pool: Pool = "last", dense: bool = False, relu: bool = False, dropout: float = 0.1
     ) -> None:
+        width *= WIDTHS.get(pool, 1)
         super().__init__(width, n=n, dropout=dropout)
         self.pool: Pool = pool
         self.dense = nn.Sequential()
@@ -47,6 +53,64 @@ class ClassHead(Head):
 
     def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
         return self.output(self.dropout(self.dense(pooled(hidden, real, self.pool))))
+
+
+class BatchNorm(nn.Module):
+    """Ioffe & Szegedy 2015: y = g (x - mean) / sqrt(variance + eps) + b over the rows of a batch x (B, D); what is read
+    by itself is normalised by a moving mean of these.
+
+    As torch's. Differs: the moving means are parameters that nobody learns, as model folders hold parameters; and a
+    batch of one row, which has no variance, is normalised by them in training too.
+    """
+
+    def __init__(self, width: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width)), eps
+        self.mean = nn.Parameter(torch.zeros(width), requires_grad=False)
+        self.variance = nn.Parameter(torch.ones(width), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        of_batch = self.training and len(x) > 1
+        return F.batch_norm(x, self.mean, self.variance, self.weight, self.bias, of_batch, MOMENTUM, self.eps)
+
+
+class ConcatHead(Head):
+    """Howard & Ruder 2018 (ULMFiT), section 3.3: [h_T; maxpool(H); meanpool(H)], then two blocks of batch norm, dropout
+    and a linear layer, with a ReLU between them; logits (B, n).
+
+    Sizes and dropouts are those of the authors' code.
+    """
+
+    def __init__(
+        self, width: int, *, n: int, hidden: int = 50, dropout: float = 0.4, last_dropout: float = 0.1
+    ) -> None:
+        super().__init__(hidden, n=n, dropout=last_dropout)
+        if hidden < 1 or not 0 <= dropout < 1:
+            raise InputError(
+                f"a head with hidden={hidden} and dropout={dropout} cannot be; give 1 or more, and below 1"
+            )
+        wide = 3 * width
+        self.block = nn.Sequential(BatchNorm(wide), Dropout(dropout), nn.Linear(wide, hidden), nn.ReLU())
+        self.norm = BatchNorm(hidden)
+
+    def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
+        return self.output(self.dropout(self.norm(self.block(pooled(hidden, real, "concat")))))
+
+
+class AttentionHead(Head):
+    """Chronopoulou et al. 2019 (SiATL), section 3.2: an LSTM of the task's own over the states of the language model,
+    and a self-attention with one learned query over its states; logits (B, n)."""
+
+    def __init__(self, width: int, *, n: int, d_hidden: int = 100, dropout: float = 0.3) -> None:
+        super().__init__(d_hidden, n=n, dropout=dropout)
+        if d_hidden < 1:
+            raise InputError(f"a head with d_hidden={d_hidden} cannot be; give 1 or more")
+        self.recurrence = Recurrence("lstm", width, d_hidden, layers=1)
+        self.pooling = Pooling(StackConfig(d_model=d_hidden, n_heads=1), d_hidden)
+
+    def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
+        states, _ = self.recurrence(hidden)  # (B, T, d_hidden); padding stands on the right, where nothing sees it
+        return self.output(self.dropout(self.pooling(self.dropout(states), real)))
 
 
 class NumberHead(ClassHead):
@@ -180,15 +244,22 @@ class BoundaryHead(Head):
 
 
 def pooled(hidden: Tensor, real: Tensor, pool: Pool) -> Tensor:
-    """The state (B, D) that stands for each text; `real` (B, T) is True at its tokens, which stand on the left."""
+    """What stands for each text, (B, D), or (B, 3 D) of `concat`: its last state, the largest value of each column, and
+    the mean. `real` (B, T) is True at the tokens of the text, which stand on the left."""
     if pool == "mean":
         return mean(hidden, real)
+    if pool == "concat":
+        largest = hidden.masked_fill(~real[:, :, None], -torch.inf).amax(dim=1)
+        largest = largest.masked_fill(~real.any(dim=1, keepdim=True), 0)  # of a text of nothing
+        return torch.cat([pooled(hidden, real, "last"), largest, mean(hidden, real)], dim=1)
     at = real.sum(dim=1).sub(1).clamp(min=0) if pool == "last" else torch.zeros_like(real[:, 0], dtype=torch.long)
     return hidden[torch.arange(len(hidden), device=hidden.device), at]
 
 
 HEADS: dict[str, type[Head]] = {
     "classes": ClassHead,
+    "concat_classes": ConcatHead,
+    "attention_classes": AttentionHead,
     "number": NumberHead,
     "tags": TagHead,
     "spans": SpanHead,

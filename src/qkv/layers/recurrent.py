@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from qkv.layers.dropout import Dropout
 
 CellState = tuple[Tensor, ...]  # h, and c of an LSTM: each (B, D)
 
@@ -55,17 +58,22 @@ class Recurrence(nn.Module):
 
     `forward` runs all steps in one call of torch's kernel; `step` runs one, by the equations above. A state is one
     CellState for each layer, of a bidirectional stack for each layer and direction.
+
+    With `weight_dropout`, DropConnect (Merity et al. 2018, section 2): in training, values of U are dropped, the same
+    ones for all steps and rows of a batch.
     """
 
     def __init__(
-        self, cell: str, inputs: int, width: int, *, layers: int, dropout: float = 0.0, bidirectional: bool = False
-    ) -> None:
+        self, cell: str, inputs: int, width: int, *, layers: int, dropout: float = 0.0, bidirectional: bool = False,
+        weight_dropout: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.cell = CELLS[cell]
         between = dropout if layers > 1 else 0.0
         self.layers = self.cell.whole(
             inputs, width, layers, batch_first=True, dropout=between, bidirectional=bidirectional
         )
+        self.weight_dropout = Dropout(weight_dropout)
         with torch.no_grad():
             for _, _, b, b_hidden in self.layers.all_weights if self.cell.step is lstm else ():
                 b.chunk(4)[1].fill_(1.0)  # f, so that a new network remembers (Jozefowicz et al. 2015)
@@ -81,16 +89,23 @@ class Recurrence(nn.Module):
         first = None if state is None else [torch.stack(part).to(x.dtype) for part in zip(*state, strict=True)]
         given = first if first is None or self.cell.states > 1 else first[0]
         if lengths is None:
-            outputs, last = self.layers(x, given)
+            outputs, last = self.run(x, given)
         else:  # torch packs no empty rows: such a row reads one token of padding, and then counts as 0
             packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
-            outputs, last = self.layers(packed, given)
+            outputs, last = self.run(packed, given)
             outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.size(1))
         parts = last if isinstance(last, tuple) else (last,)  # each (layers * directions, B, D)
         if lengths is not None:
             full = lengths[:, None] > 0
             outputs, parts = outputs * full[:, None], tuple(part * full for part in parts)
         return outputs, list(zip(*(part.unbind(0) for part in parts), strict=True))
+
+    def run(self, *given: Any) -> Any:
+        """torch's kernel, with what is left of U."""
+        if not self.training or self.weight_dropout.level == 0:
+            return self.layers(*given)
+        matrices = {name: u for name, u in self.layers.named_parameters() if name.startswith("weight_hh")}
+        return functional_call(self.layers, {name: self.weight_dropout(u) for name, u in matrices.items()}, given)
 
     def project(self, x: Tensor) -> Tensor:
         """The first layer's W x + b, which waits for no state: (.., D) -> (.., gates * D)."""

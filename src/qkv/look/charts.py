@@ -158,6 +158,32 @@ def compose(names: list[str], families: list[str], panels: Mapping[str, list[lis
     return figure
 
 
+def draw_learning(learned: Mapping[str, Mapping[int, Sequence[float]]], score: str, path: Path) -> Path:
+    """Draw learning curves as a PNG or SVG: each by its name, the scores of all runs by the number of examples.
+
+    A line goes through the means, pale dots are runs, and a bar is one standard deviation to each side.
+    """
+    check_suffix(path)
+    if not learned:
+        raise InputError("there is nothing to draw: no learning curve has a point; let a run finish first")
+    figure = canvas(7, 4.2)
+    axes = figure.subplots()
+    for i, (name, points) in enumerate(learned.items()):
+        xs, runs, colour = sorted(points), [points[x] for x in sorted(points)], COLOURS[i % len(COLOURS)]
+        spreads = [statistics.stdev(some) if len(some) > 1 else 0.0 for some in runs]
+        for x, some in zip(xs, runs, strict=True):
+            axes.plot([x] * len(some), some, "o", color=colour, ms=3, alpha=0.35)
+        means = [statistics.fmean(some) for some in runs]
+        axes.errorbar(xs, means, yerr=spreads, color=colour, marker="o", ms=5, lw=1.6, capsize=3, label=name)
+    axes.set_xscale("log")
+    every = sorted({x for points in learned.values() for x in points})
+    axes.set_xticks(every, [f"{x:,}" for x in every])
+    axes.minorticks_off()
+    axes.legend(frameon=False, labelcolor=INK, fontsize=9)
+    lined(axes, "examples to learn from", score)
+    return save(figure, path)
+
+
 def draw_trade(rows: Sequence[str], along: Mapping[str, Runs], up: Mapping[str, Runs], path: Path) -> Path:
     """Draw two named figures against each other as a PNG or SVG; pale dots are runs, strong ones their means."""
     check_suffix(path)

@@ -127,18 +127,19 @@ def look_while_reading(opened: Any, *texts: str | None) -> Look:
 
 
 def reads(model: Model) -> bool:
-    """Whether it is a backbone, alone or under heads."""
-    return isinstance(model.backbone if isinstance(model, Headed) else model, Backbone)
+    """Whether it is a backbone with attention, alone or under heads."""
+    found = model.backbone if isinstance(model, Headed) else model
+    return isinstance(found, Backbone) and hasattr(found.config, "attention")
 
 
 def backbone_of(model: Model) -> Backbone:
     """What stands below the heads of a model, if it has heads."""
     found = model.backbone if isinstance(model, Headed) else model
-    if not isinstance(found, Backbone):
-        name = type(model).__name__.lower()
+    if not isinstance(found, Backbone) or not reads(found):
+        name = type(found).__name__.lower()
         raise InputError(
-            f"a {name} model is neither a translator nor one that reads a text token by token, as bert and gpt2 do; "
-            "there is nothing to look at"
+            f"a {name} model is neither a translator nor one that reads a text token by token with attention, as bert "
+            "and gpt2 do; there is nothing to look at"
         )
     if not any(isinstance(part, Stack) for part in found.modules()):
         name = type(found).__name__.lower()

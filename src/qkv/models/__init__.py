@@ -1,5 +1,6 @@
 """One paper, one file; chosen by the names in MODELS."""
 
+from qkv.models.awd_lstm import AWDLSTM, AWDLSTMConfig
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.convolutional import Convolutional, ConvolutionalConfig
 from qkv.models.elmo import Elmo, ElmoConfig
@@ -42,6 +43,7 @@ MODELS: dict[str, type[Model]] = {
     "elmo": Elmo,
     "unilm": UniLM,
     "xlnet": XLNet,
+    "awd_lstm": AWDLSTM,
     "hierarchical": Hierarchical,
     "reader": Reader,
     "head_finder": HeadFinder,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from inspect import signature
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor, nn
 
@@ -60,6 +60,7 @@ class Model(nn.Module):
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # names of sizes -> settings
     shown: ClassVar[str]  # what `sizes` says, with {c} for the settings
     begins_with: ClassVar[tuple[type[Any], ...]] = ()  # settings of other models whose weights it can begin with
+    new_rows: ClassVar[Literal["drawn", "mean"]] = "drawn"  # of words that a model to start from does not have
     config: Any
 
     def __init__(self, config: Any) -> None:
@@ -149,6 +150,8 @@ class Backbone(Model):
     pool: ClassVar[Pool] = "last"  # which token's state stands for a text,
     dense: ClassVar[bool] = False  # and whether a layer with tanh comes before a head on it
     specials: ClassVar[tuple[str, ...]] = ()  # named tokens that it needs, beside those of its frame
+    class_head: ClassVar[str] = "classes"  # the head that names classes, unless another is asked for
+    endless: ClassVar[bool] = False  # whether it reads on from the state that the text before has left
 
     def inputs(self) -> set[str]:
         return set(signature(self.encode).parameters)

@@ -4,6 +4,7 @@ from typing import Any
 
 from qkv.config import build, to_call
 from qkv.errors import InputError
+from qkv.objectives.activation import Activation, TemporalActivation
 from qkv.objectives.answers import Choices, Classes, Cloze, Heads, Number, Spans, Tags
 from qkv.objectives.back_translation import BackTranslation
 from qkv.objectives.bidirectional_lm import BidirectionalLM
@@ -16,7 +17,7 @@ from qkv.objectives.one_way import LeftToRight, MaskedTranslation, RightToLeft, 
 from qkv.objectives.permutation import PermutationLM
 from qkv.objectives.sentences import NextSentence, SentenceDistance, SentenceOrder
 from qkv.objectives.span_boundary import SpanBoundary
-from qkv.objectives.together import Each, Either, Together, alternatives, plain
+from qkv.objectives.together import Each, Either, Together, Weight, alternatives, plain
 from qkv.objectives.tokens import Capitalisation, TokenDocument
 from qkv.objectives.translation import Translation
 
@@ -38,6 +39,8 @@ OBJECTIVES: dict[str, type[Any]] = {
     "sentence_distance": SentenceDistance,
     "capitalisation": Capitalisation,
     "token_document": TokenDocument,
+    "activation": Activation,
+    "temporal_activation": TemporalActivation,
     "classes": Classes,
     "number": Number,
     "tags": Tags,
@@ -49,7 +52,7 @@ OBJECTIVES: dict[str, type[Any]] = {
 }
 
 
-Named = list[tuple[float, str, Objective]]
+Named = list[tuple[Weight, str, Objective]]
 
 
 def objective(spec: str) -> Objective:
@@ -83,7 +86,7 @@ def in_full(spec: str) -> str:
     return " | ".join(found)
 
 
-def named(terms: list[tuple[float, str]]) -> Named:
+def named(terms: list[tuple[Weight, str]]) -> Named:
     parts = []
     for weight, text in terms:
         try:

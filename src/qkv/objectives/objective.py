@@ -25,6 +25,7 @@ class Asked:
     parts: list["Asked"] = field(default_factory=list)  # of several objectives together, the question of each
     chosen: int = 0  # of several of which one is asked: its number
     beside: dict[str, Any] = field(default_factory=dict)  # what other objectives of a sum may read, and no model does
+    weights: tuple[float, ...] = ()  # of the parts of a sum
     read: int = 0  # tokens, where more are read than asked for: speed is counted in them
 
     def to(self, device: torch.device | str) -> "Asked":

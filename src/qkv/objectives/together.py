@@ -2,23 +2,49 @@
 
 import ast
 import copy
+import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from qkv.config import named, setting
+from qkv.config import build, named, setting, to_call
 from qkv.data import Batch
 from qkv.errors import InputError
 from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Measure, Objective, Usual
 from qkv.text.tokenizer import Tokenizer
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fading:
+    """Chronopoulou et al. 2019 (SiATL), gamma in L = L_task + gamma L_LM: a weight that falls from epoch to epoch, e^x
+    with x on a straight line from `first` to `last` in so many epochs, and then stays (the authors' code)."""
+
+    first: float = -1.6
+    last: float = -2.3
+    epochs: int = 15
+
+    def __post_init__(self) -> None:
+        if self.epochs < 2 or not (math.isfinite(self.first) and math.isfinite(self.last)):
+            raise InputError(f"{self} cannot be; give fading 2 epochs or more, and numbers as the powers of e")
+
+    def at(self, epoch: int) -> float:
+        share = min(epoch / (self.epochs - 1), 1.0)
+        return math.exp(self.first + share * (self.last - self.first))
+
+    def __str__(self) -> str:
+        return to_call("fading", vars(self))
+
+
+WEIGHTS = {"fading": Fading}
+Weight = float | Fading
+
+
 class Several(Usual):
     """Objectives by weight and name."""
 
-    parts: Sequence[tuple[float, str, Objective]]
+    parts: Sequence[tuple[Any, str, Objective]]
 
     @property
     def heads(self) -> Mapping[str, str]:  # type: ignore[override]
@@ -30,12 +56,13 @@ class Several(Usual):
 
 
 class Together(Several):
-    """L = sum_i w_i L_i, each L_i a mean over what its own objective counts: "classes + 0.5 * causal_lm".
+    """L = sum_i w_i L_i, each L_i a mean over what its own objective counts: "classes + 0.5 * causal_lm". A weight may
+    fade: "classes + fading(first=-1.6, last=-2.3, epochs=15) * causal_lm"; what is measured has that of the beginning.
 
     Each prepares what those of an earlier `turn` made of the batch: one joins two texts, another hides words of both.
     """
 
-    def __init__(self, parts: Sequence[tuple[float, str, Objective]]) -> None:
+    def __init__(self, parts: Sequence[tuple[Weight, str, Objective]]) -> None:
         self.parts = list(parts)
         self.turn = min(objective.turn for _, _, objective in parts)
         self.passages = any(objective.passages for _, _, objective in parts)
@@ -54,7 +81,9 @@ class Together(Several):
             found |= asked[i].inputs
             beside |= asked[i].beside
         parts = [asked[i] for i in range(len(self.parts))]
-        return replace(parts[0], inputs=found, parts=parts, beside=beside, read=max(part.read for part in parts))
+        weights = tuple(one.at(batch.epoch) if isinstance(one, Fading) else one for one, _, _ in self.parts)
+        most = max(part.read for part in parts)
+        return replace(parts[0], inputs=found, parts=parts, beside=beside, weights=weights, read=most)
 
     def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "Together":
         return Together([(weight, name, one.knowing(tokenizer, reads)) for weight, name, one in self.parts])
@@ -66,7 +95,8 @@ class Together(Several):
         """Summed like the first objective's, by whose count it is divided; the others' parts bear their names."""
         losses = [objective.loss(outputs, one) for (_, _, objective), one in zip(self.parts, asked.parts, strict=True)]
         total, figures, counts = torch.zeros_like(losses[0].total), dict(losses[0].parts), dict(losses[0].counts)
-        for i, ((weight, name, _), one, loss) in enumerate(zip(self.parts, asked.parts, losses, strict=True)):
+        every = zip(self.parts, asked.weights, asked.parts, losses, strict=True)
+        for i, ((_, name, _), weight, one, loss) in enumerate(every):
             total = total + weight * max(1, asked.count) / max(1, one.count) * loss.total
             own = {"loss": loss.total.detach(), **(loss.parts if i else {})}
             figures |= {f"{name}_{part}": value for part, value in own.items()}
@@ -195,7 +225,7 @@ def plain(objective: Objective) -> Iterator[Objective]:
             yield objective
 
 
-def alternatives(spec: str) -> list[tuple[float, list[tuple[float, str]]]]:
+def alternatives(spec: str) -> list[tuple[float, list[tuple[Weight, str]]]]:
     """'a + b | 2 * c' -> [(1.0, the terms of a + b), (2.0, those of c)]; of a text without |, the terms with their
     weights."""
 
@@ -205,7 +235,7 @@ def alternatives(spec: str) -> list[tuple[float, list[tuple[float, str]]]]:
                 return walk(left) + walk(right)
         return [node]
 
-    def weighed(node: ast.expr) -> tuple[float, list[tuple[float, str]]]:
+    def weighed(node: ast.expr) -> tuple[float, list[tuple[Weight, str]]]:
         match node:
             case ast.BinOp(left=ast.Constant(int() | float() as weight), op=ast.Mult()) if 0 <= weight < float("inf"):
                 return float(weight), summed(node.right)
@@ -214,19 +244,25 @@ def alternatives(spec: str) -> list[tuple[float, list[tuple[float, str]]]]:
     try:
         parts = walk(ast.parse(spec, mode="eval").body)
         return [weighed(part) for part in parts] if len(parts) > 1 else [(1.0, summed(parts[0]))]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except InputError:
+        raise
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise InputError(
             f"{spec[:80]!r} names no objective; write name, name(key=value), or a sum: classes + 0.5 * causal_lm"
         ) from None
 
 
-def summed(node: ast.expr) -> list[tuple[float, str]]:
+def summed(node: ast.expr) -> list[tuple[Weight, str]]:
     """a(x=1) + 0.5 * b -> [(1.0, 'a(x=1)'), (0.5, 'b')]; nothing is evaluated."""
     match node:
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return summed(left) + summed(right)
         case ast.BinOp(left=ast.Constant(int() | float() as weight), op=ast.Mult()) if 0 <= weight < float("inf"):
-            return [(weight * inner, text) for inner, text in summed(node.right)]
+            return [(weight * inner, text) for inner, text in summed(node.right)]  # type: ignore[operator]
+        case ast.BinOp(
+            left=ast.Name(name) | ast.Call(ast.Name(name)), op=ast.Mult(), right=ast.Name() | ast.Call()
+        ) if name in WEIGHTS:
+            return [(build(WEIGHTS, ast.unparse(node.left)), ast.unparse(node.right))]
         case ast.Name() | ast.Call():
             return [(1.0, ast.unparse(node))]
     raise ValueError

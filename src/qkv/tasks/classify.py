@@ -24,6 +24,10 @@ from qkv.text.tokenizer import Tokenizer
 class LabelledConfig(BackboneConfig):
     """How labelled texts become ids and batches."""
 
+    head: str = setting(
+        "", "with a backbone: concat_classes (ULMFiT), attention_classes (SiATL), or classes; unless given, its own"
+    )
+    backward: bool = setting(False, "with a backbone: read each text from its end to its beginning")
     lowercase: bool = setting(True, "with the model hierarchical: read capital letters as small ones")
     max_words: int = setting(50, "with hierarchical: tokens of a sentence; a longer one is cut into several")
     max_sentences: int = setting(200, "with hierarchical: sentences of a text; those after them are left out")
@@ -54,6 +58,10 @@ class Classify(OneLabel):
         super().__init__(data, model)
         self.by_sentence = issubclass(self.model, Hierarchical)
         self.columns = 3 if self.by_sentence else 2
+        if self.by_sentence and (data.backward or data.head):
+            raise InputError(
+                "data.backward and data.head are for backbones, and the model is hierarchical; leave them out"
+            )
 
     def read(self, paths: Sequence[Path]) -> Iterator[Labelled]:
         return read_labelled(paths)
@@ -73,6 +81,8 @@ class Classify(OneLabel):
     def facts(self, survey: Survey, tokenizer: Tokenizer) -> About:
         lowercase, words, sentences = self.data.lowercase, self.data.max_words, self.data.max_sentences
         known = super().facts(survey, tokenizer)
+        if self.data.backward:
+            known["backward"] = True
         return {**known, "lowercase": lowercase, "max_words": words, "max_sentences": sentences}
 
     def bounds(self, config: Any) -> About:
@@ -100,6 +110,7 @@ class Classify(OneLabel):
             parted = zip(cut, labels, strict=True)
             return [[[*chain.from_iterable(parts)], [len(part) for part in parts], label] for parts, label in parted]
         rows = tokenizer.encode_batch([document.text for document in examples])
+        rows = [ids[::-1] for ids in rows] if self.data.backward else rows
         framed = self.framed([[ids] for ids in rows], tokenizer, facts)
         return [[ids, label] for ids, label in zip(framed, labels, strict=True)]
 

@@ -119,7 +119,7 @@ class Fill(OnRunningText):
     def validation(self, rows: Rows) -> Stream:
         return Task.stream(self, rows) if self.by_passages else super().validation(rows)
 
-    def windows(self, rows: Rows, length: int) -> Windows:
+    def windows(self, rows: Rows, length: int, most: int | None = None) -> Windows:
         """One less than the model reads, since <s> stands before them; side by side no more than there is text for."""
         batch, length = max(1, self.data.batch_tokens // length), max(1, length - 1)
         if self.data.carry:

@@ -6,16 +6,19 @@ from typing import Any
 
 from torch import Tensor
 
-from qkv.config import Tree
+from qkv.config import Tree, parse_call, to_call
 from qkv.data import each_row
 from qkv.errors import InputError, nearest
 from qkv.folder import About
+from qkv.models import Backbone
 from qkv.objectives import Asked
 from qkv.objectives.answers import answered
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.on_backbone import OnBackbone
 from qkv.tasks.predictor import Classifier, most_probable
 from qkv.text.tokenizer import Tokenizer
+
+OF_CLASSES = ("classes", "concat_classes", "attention_classes")  # heads whose answer is a class
 
 
 class OneLabel(OnBackbone):
@@ -33,7 +36,15 @@ class OneLabel(OnBackbone):
         return {"labels": labels}
 
     def heads(self, facts: About) -> dict[str, str]:
-        return {"classes": self.head("classes", n=len(facts["labels"]))}
+        assert issubclass(self.model, Backbone)
+        asked, pool = getattr(self.data, "head", ""), self.data.pool
+        name, options = parse_call(asked or ("classes" if pool else self.model.class_head))
+        if name not in OF_CLASSES:
+            raise InputError(f"data.head is {asked!r}, which names no class of a text; {nearest(name, OF_CLASSES)}")
+        if pool and name != "classes":
+            raise InputError(f"data.pool is {pool!r}, and a head {name} has its own way; leave one of them out")
+        options["n"] = len(facts["labels"])
+        return {"classes": self.head(name, **options) if name == "classes" else to_call(name, options)}
 
     def numbers(self, examples: Sequence[Any], facts: About) -> list[list[int]]:
         """The number of each example's label, as a column."""

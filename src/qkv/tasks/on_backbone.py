@@ -29,8 +29,10 @@ class BackboneConfig(TextConfig):
     """How texts become ids and batches for a backbone."""
 
     max_length: int = setting(0, "tokens of a text, longer ones are cut and counted; 0 for the backbone's context")
-    pool: Literal["", "last", "first", "mean"] = setting(
-        "", "whose state stands for a text: last (GPT), first (BERT) or mean; unless given, the backbone's own"
+    pool: Literal["", "last", "first", "mean", "concat"] = setting(
+        "",
+        "whose state stands for a text: last (GPT), first (BERT), mean, or concat of last, largest and mean (ULMFiT); "
+        "unless given, the backbone's own",
     )
 
     def __post_init__(self) -> None:
@@ -55,7 +57,8 @@ class OnBackbone(Task):
         self.cut = 0  # texts that were longer than max_length
 
     def bounds(self, config: Any) -> About:
-        if self.data.max_length > config.max_length:
+        assert issubclass(self.model, Backbone)
+        if self.data.max_length > config.max_length and not self.model.endless:
             raise InputError(
                 f"data.max_length is {self.data.max_length}, but the model's context is {config.max_length} tokens; "
                 "make it shorter, or leave it out"
@@ -72,7 +75,7 @@ class OnBackbone(Task):
     def head(self, name: str, **options: Any) -> str:
         """The text of a head over the state that stands for a text, by the settings or as the backbone has it."""
         assert issubclass(self.model, Backbone)
-        pool = self.data.pool or self.model.pool
+        pool = options.pop("pool", "") or self.data.pool or self.model.pool
         options |= {"pool": pool} if pool != "last" else {}
         return to_call(name, options | ({"dense": True} if self.model.dense else {}))
 

@@ -1,6 +1,7 @@
 """What `qkv.load` gives for a model that answers: texts in, an answer for each out."""
 
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ import torch
 from qkv.config import Tree
 from qkv.data import Buckets, Place, RowsInMemory, generator
 from qkv.engines import open_reader
+from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.objectives import objective
 
@@ -68,7 +70,40 @@ class Predictors:
 
 
 class Classifier(Predictor):
-    """Names the class of a text: {"label": "pos", "probabilities": {"neg": 0.1, "pos": 0.9}}."""
+    """Names the class of a text: {"label": "pos", "probabilities": {"neg": 0.1, "pos": 0.9}}.
+
+    With others `beside` it, by the mean of their probabilities: Howard & Ruder 2018, section 3.3, average a model that
+    reads texts from their beginning and one that reads them from their end.
+    """
+
+    beside: "tuple[Classifier, ...]" = ()
+
+    def join(self, other: Any) -> None:
+        if not isinstance(other, Classifier) or other.about.get("labels") != self.about["labels"]:
+            raise InputError(
+                f"{other.folder} does not answer with the labels of {self.folder} ({', '.join(self.about['labels'])}), "
+                "so that they cannot be averaged; give a model that was trained with the same labels"
+            )
+        self.beside += (other,)
+
+    def answer(self, examples: list[Any]) -> list[Tree]:
+        found = super().answer(examples)
+        if not self.beside:
+            return found
+        several = zip(found, *(one.answer(examples) for one in self.beside), strict=True)
+        return [self.averaged([answer["probabilities"] for answer in answers]) for answers in several]
+
+    def averaged(self, several: list[Tree]) -> Tree:
+        names = self.about["labels"]
+        return most_probable("label", names, [fmean(one[name] for one in several) for name in names])
+
+    def score(self, examples: list[Any]) -> Tree:
+        """Figures of the answers to examples whose labels are known."""
+        names = self.about["labels"]
+        gold = [number for [number] in self.task.numbers(examples, self.about)]
+        found = [names.index(answer["label"]) for answer in self.answer(examples)]
+        accuracy = fmean(one == other for one, other in zip(found, gold, strict=True))
+        return {"accuracy": accuracy, **self.task.scored(found, gold)}
 
 
 def most_probable(what: str, names: Sequence[str], probabilities: Sequence[float]) -> Tree:

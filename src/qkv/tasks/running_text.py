@@ -11,6 +11,7 @@ from qkv.config import Tree, merge, setting
 from qkv.data import Rows, RunningText, Stream, Windows
 from qkv.errors import InputError
 from qkv.folder import About
+from qkv.models import Backbone
 from qkv.objectives import Objective
 from qkv.tasks.corpus import Corpus, Scale, Survey
 from qkv.tasks.task import Task
@@ -21,6 +22,7 @@ from qkv.text.tokenizer import EOS, Tokenizer
 
 TAIL = 10  # without validation files the last tenth of the text is held out,
 PER_HELD_OUT = 1000  # at most so many characters for each of data.held_out
+CARRIED = 70  # tokens that a model reads at once which goes on from the state before them (Merity et al. 2018)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +32,10 @@ class RunningTextConfig(TextConfig):
     tokenizer: str = setting(
         "byte_bpe", "how sub-words are learned, by a name of `qkv list tokenizers`; or a tokenizer.json to use"
     )
-    documents: Literal["file", "blank_lines", "lines"] = setting(
-        "file", "what parts the documents of a plain file: the file's end, blank lines, or each line's end"
+    documents: Literal["file", "blank_lines", "lines", "labelled"] = setting(
+        "file",
+        "what parts the documents of a plain file: the file's end, blank lines, or each line's end; of files of labels "
+        "and texts, labelled takes the texts alone",
     )
     field: str = setting("text", "the key that holds the texts of a .jsonl file")
     window: int = setting(0, "tokens that are read at once; 0 for the model's whole context")
@@ -82,7 +86,17 @@ class OnRunningText(Task):
         return [([EOS, *ids] if piece.begins else ids,) for ids, piece in zip(rows, examples, strict=True)]
 
     def bounds(self, config: Any) -> About:
-        return {"window": self.data.window or config.max_length}
+        return {"window": self.data.window or (CARRIED if self.endless else config.max_length)}
+
+    @property
+    def backward(self) -> bool:
+        """Whether texts are read from their end."""
+        return False
+
+    @property
+    def endless(self) -> bool:
+        """Whether the model goes on from window to window."""
+        return issubclass(self.model, Backbone) and self.model.endless
 
     def settle(self, config: Any, asked: Objective) -> Any:
         return replace(self.data, **self.bounds(config))
@@ -91,11 +105,16 @@ class OnRunningText(Task):
         return self.windows(rows, self.data.window)
 
     def validation(self, rows: Rows) -> Stream:
-        """A text that is shorter than a window can be validated on."""
-        return self.windows(rows, min(self.data.window, max(1, len(RunningText(rows)) - 1)))
+        """A text that is shorter than a window, or than all that are read side by side, can be validated on."""
+        tokens = len(RunningText(rows))
+        length = min(self.data.window, max(1, tokens - 1))
+        return self.windows(rows, length, most=max(1, tokens // (length + 1)) if self.endless else None)
 
-    def windows(self, rows: Rows, length: int) -> Windows:
-        return Windows(rows, length=length, batch=max(1, self.data.batch_tokens // length), seed=self.data.seed)
+    def windows(self, rows: Rows, length: int, most: int | None = None) -> Windows:
+        """At most `most` of them in a batch."""
+        batch, seed = max(1, self.data.batch_tokens // length), self.data.seed
+        how = {"carry": self.endless, "backward": self.backward}
+        return Windows(rows, length=length, batch=min(batch, most or batch), seed=seed, **how)
 
     def choose(self, survey: Survey, device: torch.device, training: Any) -> Tree:
         scale = next(
@@ -105,11 +124,13 @@ class OnRunningText(Task):
         validate_every = 0 if 100 <= steps <= 1000 else 250
         return merge(
             scale.settings(survey.characters, steps, training, self.rates, floor=", floor=0.1"),
-            {"model": {"max_length": self.data.window or scale.window}},  # places after it would never be learned
+            {"model": {} if self.endless else {"max_length": self.data.window or scale.window}},  # no place unlearned
             {"training": {"beta2": 0.95, "weight_decay": 0.1, "validate_every": validate_every}},
         )
 
     def fitting(self, model: Tree, tokenizer: Tokenizer, facts: About) -> Tree:
+        if self.endless:
+            return {"vocab_size": len(tokenizer)}
         context = model.get("max_length", max(self.data.window, 256))
         if self.data.window > context:
             raise InputError(

@@ -277,6 +277,8 @@ class Task:
         if "likelihood" in figures:
             figures |= {"smoothed_loss": figures["loss"], "loss": figures.pop("likelihood")}
             figures["perplexity"] = math.exp(min(figures["loss"], 50))
+        for name in [name for name in figures if name.endswith("_likelihood")]:  # of words, beside something else
+            figures[name.replace("_likelihood", "_perplexity")] = math.exp(min(figures[name], 50))
         return {**figures, **(self.scored(found, gold) if gold else {})}
 
     def judge(self, loaded: Loaded, corpus: Corpus, training: Any) -> Callable[[], dict[str, float]]:

@@ -16,7 +16,7 @@ from qkv.text.language import from_name, without_regions
 from qkv.text.lines import check_file, read_lines, suffix
 from qkv.text.pairs import read_pair_objects, read_pair_rows, read_plain, row_languages
 from qkv.text.spans import read_squad
-from qkv.text.texts import BORDERS, read_json_texts, read_plain_text
+from qkv.text.texts import BORDERS, read_json_texts, read_plain_text, whole
 from qkv.text.units import read_named_texts, read_treebank_texts
 
 # (path, source language, target language, what was skipped) -> pairs
@@ -107,10 +107,13 @@ def read_texts(paths: Sequence[Path], *, documents: str = "file", field: str = "
     """The documents of some files, to the letter, as a stream; a long one in pieces of some 64 thousand characters.
 
     `documents` says what parts the documents of a plain file: "file" (each file is one), "blank_lines" or "lines". Each
-    object of a .jsonl is one, under the key `field`.
+    object of a .jsonl is one, under the key `field`. With "labelled", files are read as `read_labelled` does, and each
+    text is one, without its label.
     """
+    if documents == "labelled":
+        return chain.from_iterable(whole(one.text, one.place) for one in read_labelled(paths))
     if documents not in BORDERS:
-        raise InputError(f"unknown border of documents {documents!r}; {nearest(documents, BORDERS)}")
+        raise InputError(f"unknown border of documents {documents!r}; {nearest(documents, (*BORDERS, 'labelled'))}")
     _check(paths)
     readers = ((path, TEXTS.get(suffix(path), read_plain_text)) for path in paths)
     return chain.from_iterable(_with_words(path, reader(path, documents, field)) for path, reader in readers)

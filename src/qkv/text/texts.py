@@ -24,7 +24,12 @@ def read_json_texts(path: Path, documents: str, field: str) -> Iterator[Text]:
     shape = f'write {{"{field}": "..."}} on each line, or say which key holds the texts'
     for place, record in read_objects(path, shape):
         if (text := " ".join(texts_at(record, field, place, shape))).strip():
-            yield from (piece._replace(place=place) for piece in _pieces(path, _parts([text])))
+            yield from whole(text, place)
+
+
+def whole(text: str, place: str) -> Iterator[Text]:
+    """One document, in pieces if it is long."""
+    return (piece._replace(place=place) for piece in _pieces(Path(), _parts([text])))
 
 
 def _parts(blocks: Iterable[str]) -> Iterator[tuple[int, str]]:

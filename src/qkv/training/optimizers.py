@@ -1,16 +1,17 @@
 """Which parameters learn, how fast, and by what steps: freezing, rates by layer, weight decay; optimisers."""
 
 import math
-from collections.abc import Container
-from fnmatch import fnmatchcase
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from qkv.errors import InputError
-from qkv.layers import Embedding, Projection, Stack
+from qkv.layers import Embedding, Projection, Recurrence, Stack
 from qkv.positions import Position
+from qkv.training.groups import Group, Several, each, matches, parameters, parted
 from qkv.training.settings import TrainingConfig
 
 TABLES = Embedding | nn.Embedding | Projection | Position  # of tokens and of positions
@@ -25,7 +26,7 @@ def freeze(model: nn.Module, patterns: str) -> None:
     """Let the parameters whose names match stay as they are: "backbone", "encoder.blocks.0, source", "*.norm.*"."""
     names = [name for name, _ in model.named_parameters()]
     for pattern in filter(None, (one.strip() for one in patterns.split(","))):
-        frozen = [name for name in names if fnmatchcase(name, pattern) or name.startswith(f"{pattern}.")]
+        frozen = [name for name in names if matches(name, pattern)]
         if not frozen:
             known = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
             raise InputError(f"training.freeze names {pattern!r}, but no parameter is called so; begin with: {known}")
@@ -36,9 +37,11 @@ def freeze(model: nn.Module, patterns: str) -> None:
 
 
 def layers(model: nn.Module) -> list[list[nn.Parameter]]:
-    """The parameters from below: tables of tokens and positions, each block, and what stands on them."""
+    """The parameters from below: tables of tokens and positions, each block or recurrent layer, and what stands on
+    them."""
     tables = nn.ModuleList(module for module in model.modules() if isinstance(module, TABLES))
-    blocks = [block for module in model.modules() if isinstance(module, Stack) for block in module.blocks]
+    stacks = [module for module in model.modules() if isinstance(module, Stack | Recurrence)]
+    blocks = [block for stack in stacks for block in ([stack] if isinstance(stack, Recurrence) else stack.blocks)]
     found, seen = list[list[nn.Parameter]](), set[int]()
     for part in (tables, *blocks, model):
         found.append([p for p in part.parameters() if id(p) not in seen])
@@ -46,9 +49,12 @@ def layers(model: nn.Module) -> list[list[nn.Parameter]]:
     return [layer for layer in found if layer]
 
 
-def parameter_groups(model: nn.Module, c: TrainingConfig, apart: Container[int] = ()) -> list[dict[str, Any]]:
-    """All parameters, parted by what they have in common: the factor of their learning rate, their weight decay, and
-    whether their ids are `apart`: these come first. Their order is the model's own in each group.
+def parameter_groups(
+    model: nn.Module, c: TrainingConfig, apart: Container[int] = (), only: Container[int] | None = None
+) -> list[dict[str, Any]]:
+    """All parameters, or those with ids in `only`, parted by what they have in common: the factor of their learning
+    rate, their weight decay, and whether their ids are `apart`: these come first. Their order is the model's own in
+    each group.
 
     Howard & Ruder 2018, section 3.2: the rate of a layer is that of the layer above it times `layer_decay`.
     """
@@ -56,6 +62,8 @@ def parameter_groups(model: nn.Module, c: TrainingConfig, apart: Container[int] 
     factor = {id(parameter): c.layer_decay**depth for depth, layer in from_above for parameter in layer}
     groups: dict[Any, dict[str, Any]] = {}
     for parameter in model.parameters():
+        if only is not None and id(parameter) not in only:
+            continue
         decay = c.weight_decay if parameter.ndim > 1 or c.decay == "all" else 0.0
         key = id(parameter) in apart, factor[id(parameter)], decay
         groups.setdefault(key, {"params": [], "factor": key[1], "weight_decay": decay, "apart": key[0]})
@@ -64,44 +72,72 @@ def parameter_groups(model: nn.Module, c: TrainingConfig, apart: Container[int] 
 
 
 class Unfreezing:
-    """Howard & Ruder 2018, section 3.3, gradual unfreezing: the top layer learns first, and every `epochs` one more."""
+    """Howard & Ruder 2018, section 3.3, gradual unfreezing: the top layer learns first, and every `epochs` one more. Or
+    each of several groups from its own epoch on (Chronopoulou et al. 2019, sequential unfreezing)."""
 
-    def __init__(self, model: nn.Module, epochs: float) -> None:
-        self.epochs = epochs
-        self.layers = [[p for p in layer if p.requires_grad] for layer in layers(model)] if epochs else []
+    def __init__(self, model: nn.Module, epochs: float, groups: Sequence[Group] = ()) -> None:
+        waking: list[tuple[float, list[nn.Parameter]]] = []
+        if groups:
+            waking = [(group.after, own) for group, own in zip(groups, parted(model, groups), strict=True)]
+        elif epochs:
+            waking = [(depth * epochs, layer) for depth, layer in enumerate(reversed(layers(model)))]
+        self.waking = [(first, [p for p in some if p.requires_grad]) for first, some in waking]
 
     def at(self, epoch: float) -> None:
-        """Let as many layers learn as should by now."""
-        for depth, layer in enumerate(reversed(self.layers)):
-            for parameter in layer:
-                parameter.requires_grad_(depth <= epoch / self.epochs)
+        """Let as many parameters learn as should by now."""
+        for first, some in self.waking:
+            for parameter in some:
+                parameter.requires_grad_(first <= epoch)
 
 
-def clip(model: nn.Module, longest: float) -> Tensor:
-    """Scale all gradients together down to a length of at most `longest`; returns the length that they had.
+def clip_each(optimizer: torch.optim.Optimizer | Several, longest: float) -> Tensor:
+    """Scale the gradients of each optimiser down; returns the length that all of them had."""
+    norms = [clip(parameters(one), longest) for one in each(optimizer)]
+    return norms[0] if len(norms) == 1 else torch.stack(norms).norm()
+
+
+def clip(several: Iterable[Tensor], longest: float) -> Tensor:
+    """Scale gradients together down to a length of at most `longest`; returns the length that they had.
 
     As nn.utils.clip_grad_norm_, which multiplies shorter ones too, by 1: half of its time, and a fiftieth of a step of
     fine-tuning.
     """
-    parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
-    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    moved = [parameter for parameter in several if parameter.grad is not None]
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in moved if parameter.grad is not None])
     if longest / (norm + 1e-6) < 1:  # their factor
-        nn.utils.clip_grads_with_norm_(parameters, longest, norm)
+        nn.utils.clip_grads_with_norm_(moved, longest, norm)
     return norm
 
 
 def build_optimizer(
     model: nn.Module, c: TrainingConfig, device: torch.device, precision: torch.dtype
-) -> torch.optim.Optimizer:
-    """The optimiser that the settings name, over all of a model's parameters."""
+) -> torch.optim.Optimizer | Several:
+    """The optimiser that the settings name, over all of a model's parameters; or those of their groups."""
+    if not c.groups:
+        return one_optimizer(model, c, device, precision)
+    groups = [Group.read(text) for text in c.groups]
+    several = []
+    for group, own in zip(groups, parted(model, groups), strict=True):
+        corrected = c.bias_correction or group.optimizer not in ("adam", "adamw")
+        changed = replace(c, optimizer=group.optimizer, groups=[], bias_correction=corrected)
+        several.append(one_optimizer(model, changed, device, precision, only=set(map(id, own))))
+        for part in several[-1].param_groups:
+            part["factor"] *= group.rate / c.learning_rate
+    return Several(several)
+
+
+def one_optimizer(
+    model: nn.Module, c: TrainingConfig, device: torch.device, precision: torch.dtype,
+    only: Container[int] | None = None,
+) -> torch.optim.Optimizer:  # fmt: skip
     settings: dict[str, Any] = {
         "lr": c.learning_rate, "betas": (c.beta1, c.beta2), "eps": c.epsilon, "fused": device.type in ("cpu", "cuda"),
     }  # fmt: skip
     if c.optimizer == "muon":
         inner = set(map(id, matrices(model)))
-        groups = parameter_groups(model, c, inner)
+        groups = parameter_groups(model, c, inner, only)
         return Muon([{**g, "orthogonal": precision} if g["apart"] else g for g in groups], **settings)
-    groups = parameter_groups(model, c)
+    groups = parameter_groups(model, c, only=only)
     match c.optimizer:
         case "adam" | "adamw":
             adam = (torch.optim.Adam if c.optimizer == "adam" else torch.optim.AdamW)(groups, **settings)

@@ -49,6 +49,7 @@ def started(asked: Tree, where: str) -> tuple[Tree, Loaded | None]:
         cure = "leave it out, or add some with --data.grow"
         raise InputError(f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; {cure}")
     own = FITTED if alike[name] is type(config) else (*FITTED, *vars(alike[name])["__annotations__"])
+    asked = going_along(asked, start)
     sizes = {key: value for key, value in to_tree(config).items() if key not in own}
     if "silent" in sizes:  # what the data may ask for is learned now
         sizes["silent"] = [number for number in sizes["silent"] if number in (PAD, BOS, UNK)]
@@ -60,6 +61,18 @@ def grows_from(model: type[Model], settings: type[Any]) -> bool:
     """Whether a model can begin with the weights of one with such settings: of its own kind, or of the one that its
     paper begins with; then what its settings say anew is its own."""
     return model.config_class is settings or settings in model.begins_with
+
+
+def going_along(asked: Tree, start: Loaded) -> Tree:
+    """What is asked for, of a model that reads texts from their end, or from their beginning."""
+    backward, data = bool(start.about.get("backward")), asked.get("data", {})
+    kind = task_of(asked, str(asked["start"]))
+    if backward and "backward" not in kind.data_class.__dataclass_fields__:
+        raise InputError(f"{asked['start']} reads texts from their end, which the task {kind.name!r} cannot")
+    if data.get("backward", backward) != backward:
+        way = "from their end" if backward else "from their beginning"
+        raise InputError(f"{asked['start']} reads texts {way}, and data.backward asks for the other way; leave it out")
+    return merge(asked, {"data": {"backward": True}}) if backward else asked
 
 
 def read(asked: Tree, memory: Mapping[str, Part], place: Path, display: Display, where: str) -> Survey:

@@ -22,6 +22,7 @@ from qkv.tasks.corpus import Part, are_files, is_given, learn_tokenizer
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoint, going_on, prepare
 from qkv.training.display import Display
+from qkv.training.groups import Group, parted
 from qkv.training.optimizers import freeze
 from qkv.training.settings import Settings, asked_for, check, modern, paths, task_for, task_of
 from qkv.training.telling import Teller
@@ -204,7 +205,8 @@ class Run:
         heads = {**objective(settings.objective).knowing(tokenizer).heads, **task.heads(facts)}
         model = task.build(settings.model, heads)
         model.know(tokenizer)
-        freeze(model, settings.training.freeze)  # the trainer would refuse an unknown name too late
+        freeze(model, settings.training.freeze)  # the trainer would refuse an unknown name too late,
+        parted(model, [Group.read(text) for text in settings.training.groups])  # and a group of none
         self.drawn = checkpoint.random_state()  # training goes on from here, whatever is drawn meanwhile
         if self.start:
             taken, new = folder.start_from(model, self.start, settings.start, task.anew(self.start, facts, heads))

@@ -16,6 +16,7 @@ from qkv.objectives.together import alternatives
 from qkv.tasks import TASKS, Task
 from qkv.text import PAIRS, suffix
 from qkv.training.averaging import AVERAGES
+from qkv.training.groups import Group, Optimizer
 from qkv.training.schedules import SCHEDULES
 
 SIDES = ("source", "target")
@@ -29,7 +30,7 @@ NOT_NEGATIVE = (*LIMITS, "validate_every", "bleu_sentences", "checkpoint_minutes
 class TrainingConfig:
     """How weights are learned, and when to stop."""
 
-    optimizer: Literal["adamw", "adam", "muon", "adamax", "adagrad", "asgd", "sgd"] = setting(
+    optimizer: Optimizer = setting(
         "adamw",
         "adam, adamw (its weight decay is apart from the gradient), muon (matrices move by orthogonal steps), adamax, "
         "adagrad, asgd, or sgd (with beta1 as its momentum)",
@@ -42,6 +43,9 @@ class TrainingConfig:
     bias_correction: bool = setting(True, "of adam and adamw: early averages made larger; BERT's authors do without it")
     weight_decay: float = setting(0.0, "weight decay")
     decay: Literal["matrices", "all"] = setting("matrices", "what decays: matrices, or norms and biases too")
+    groups: list[str] = setting(
+        [], "optimisers for parts of the model: 'heads: adam(rate=5e-4)', 'backbone: asgd(rate=0.01, after=1)'"
+    )
     freeze: str = setting("", "parameters that stay as they are, by the beginnings of their names: backbone, tokens")
     layer_decay: float = setting(1.0, "each layer's learning rate as a part of that of the layer above it")
     unfreeze: float = setting(0.0, "the top layer learns first, and after so many epochs always one more; 0 for all")
@@ -81,6 +85,10 @@ class TrainingConfig:
             raise ValueError(f"bias_correction = false is for adam and adamw, and the optimizer is {self.optimizer}")
         if self.best_by == "bleu" and not self.bleu_sentences:
             raise ValueError("best_by is bleu, but bleu_sentences is 0, so that BLEU is never measured; raise it")
+        if self.groups and self.unfreeze:
+            raise ValueError("groups say by `after` when each begins to learn; leave unfreeze out")
+        for text in self.groups:
+            Group.read(text)
         build(SCHEDULES, self.schedule)
         build(AVERAGES, self.average)
 

@@ -24,7 +24,8 @@ from qkv.memory import keep_freed_memory, peak_memory
 from qkv.objectives import Carrying, Objective
 from qkv.training import checkpoint
 from qkv.training.averaging import AVERAGES, averaged
-from qkv.training.optimizers import Unfreezing, build_optimizer, clip, freeze
+from qkv.training.groups import Group
+from qkv.training.optimizers import Unfreezing, build_optimizer, clip_each, freeze
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
 
@@ -77,7 +78,7 @@ class Trainer:
             if isinstance(module, Stack):
                 module.recompute = c.recompute
         freeze(model, c.freeze)
-        self.unfreezing = Unfreezing(model, c.unfreeze)
+        self.unfreezing = Unfreezing(model, c.unfreeze, [Group.read(text) for text in c.groups])
         self.optimizer = build_optimizer(model, c, self.device, self.precision)
         self.schedule = build(SCHEDULES, c.schedule)
         self.average = build(AVERAGES, c.average)
@@ -119,7 +120,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["factor"]
         loss, tokens = self.gradients(batches)
-        norm = clip(self.model, self.c.clip or math.inf)
+        norm = clip_each(self.optimizer, self.c.clip or math.inf)
         if torch.isfinite(norm) and math.isfinite(loss):
             self.optimizer.step()
             self.average.after_step(self.model)
