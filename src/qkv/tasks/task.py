@@ -1,7 +1,6 @@
 """What a run asks of a task: files -> examples -> rows of ids; which model, objective and figures; what it opens as."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -12,13 +11,14 @@ import torch
 from torch import Tensor
 
 from qkv.config import Tree, merge
-from qkv.data import Buckets, Place, Rows, RowsInMemory, Stream, generator
+from qkv.data import Buckets, Rows, RowsInMemory, Stream
 from qkv.errors import InputError
 from qkv.evaluation import class_scores
 from qkv.folder import About, Loaded
 from qkv.models import MODELS, Backbone, Headed, Model
-from qkv.objectives import NOTHING, Asked, Carrying, Objective, objective
+from qkv.objectives import NOTHING, Asked, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
+from qkv.tasks.measuring import measured
 from qkv.tasks.predictor import Predictor
 from qkv.tasks.text_config import TextConfig
 from qkv.text.tokenizer import Tokenizer
@@ -257,29 +257,7 @@ class Task:
         they are `scored` too. Of several objectives of which each batch asks one, all are measured on everything.
         """
         model.eval()
-        return objective.measured(lambda one: self.measured(model, one, batches))
-
-    def measured(self, model: Model, objective: Objective, batches: Stream) -> dict[str, float]:
-        """The same of one objective."""
-        device, sums, counts = next(model.parameters()).device, Counter[str](), Counter[str]()
-        found, gold, carrying = list[Any](), list[Any](), Carrying()
-        for number, batch in enumerate(batches.in_order()):
-            asked = objective.prepare(batch, generator(self.data.seed, Place(0, number))).to(device)
-            outputs = carrying.ask(model, asked, batch)
-            loss = objective.loss(outputs, asked)
-            for name, value in {"loss": loss.total, **loss.parts}.items():
-                sums[name] += float(value)  # type: ignore[assignment]
-                counts[name] += loss.counts.get(name, asked.count)
-            if (answers := self.answers(outputs, asked)) is not None:
-                found += answers[0].tolist()
-                gold += answers[1].tolist()
-        figures = {name: value / max(1, counts[name]) for name, value in sums.items()}
-        if "likelihood" in figures:
-            figures |= {"smoothed_loss": figures["loss"], "loss": figures.pop("likelihood")}
-            figures["perplexity"] = math.exp(min(figures["loss"], 50))
-        for name in [name for name in figures if name.endswith("_likelihood")]:  # of words, beside something else
-            figures[name.replace("_likelihood", "_perplexity")] = math.exp(min(figures[name], 50))
-        return {**figures, **(self.scored(found, gold) if gold else {})}
+        return objective.measured(lambda one: measured(self, model, one, batches))
 
     def judge(self, loaded: Loaded, corpus: Corpus, training: Any) -> Callable[[], dict[str, float]]:
         """Figures of what the model writes for the examples to validate on, if it writes."""
