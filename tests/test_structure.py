@@ -172,6 +172,8 @@ def lay_out(place: Path) -> None:
     (place / "book.txt").write_text("".join(lines))
     reviews = (f"{('good', 'bad')[i % 2]}\tFilm {i} is {('good', 'bad')[i % 2]}.\n" for i in range(40))
     (place / "reviews.tsv").write_text("".join(reviews))
+    claims = (f"{i} dogs play.\tDogs {('play', 'sleep')[i % 2]}.\t{('yes', 'no')[i % 2]}\n" for i in range(40))
+    (place / "rte.tsv").write_text("".join(claims))
     (place / "messages.po").write_text('msgid ""\nmsgstr ""\n\nmsgid "2 dogs play in the snow."\nmsgstr ""\n')
     for recipe in RECIPES:
         tree = read_toml(recipe)

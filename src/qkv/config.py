@@ -104,6 +104,19 @@ def to_call(name: str, options: Mapping[str, Any]) -> str:
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in options.items())})" if options else name
 
 
+def named(texts: Iterable[str], what: str) -> dict[str, str]:
+    """["rte=pair", "stsb=similarity"] -> {"rte": "pair", "stsb": "similarity"}, each name once."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, _, rest = (part.strip() for part in text.partition("="))
+        if not name.isidentifier() or not rest:
+            raise InputError(f"{what} has {text!r}; write a name of letters, =, and what it is, for example rte=pair")
+        if name in found:
+            raise InputError(f"{what} names {name!r} twice; give each a name of its own")
+        found[name] = rest
+    return found
+
+
 def build(table: Mapping[str, Callable[..., T]], spec: str, *args: Any) -> T:
     """build(POSITIONS, "learned(length=64)", config) is POSITIONS["learned"](config, length=64)."""
     name, keywords = parse_call(spec)

@@ -44,7 +44,12 @@ class About(TypedDict, total=False):
     max_question: int  # tokens of a question
     max_answer: int  # tokens of an answer
     has_null: bool  # whether there were questions without an answer
+    bos: bool  # whether <s> stands before every text that is written on
+    documents: str  # what parts those of passages: see RunningTextConfig
+    objective: str  # what training asked, where it was not just what the task asks
     heads: dict[str, str]  # on a backbone, each by its name
+    parts: list[str]  # of a mixture, each with its task: "rte=pair",
+    mixture: dict[str, dict[str, Any]]  # and what is remembered of each, by its name
 
 
 @dataclass(frozen=True)
@@ -260,7 +265,7 @@ def start_from(model: nn.Module, start: Loaded, where: str, anew: tuple[str, ...
 
 def bare(name: str) -> str:
     """A parameter's name without the backbone that it is in. The layer before a head, BERT's pooler, is one for all."""
-    return re.sub(r"^backbone\.|^heads\.\w+\.(?=dense\.)", "", name)
+    return re.sub(r"^backbone\.|^heads\.[\w.]+\.(?=dense\.)", "", name)
 
 
 def origin(model: Model) -> tuple[str, Any]:

@@ -12,7 +12,7 @@ from qkv.device import choose_device
 from qkv.engines import open_translator
 from qkv.errors import InputError, nearest
 from qkv.models import MODELS
-from qkv.tasks import TASKS, USES, Task
+from qkv.tasks import TASKS, USES, Joint, Task
 from qkv.tasks.translation import Translate
 
 
@@ -66,10 +66,15 @@ def task_in(loaded: folder.Loaded, name: str | None = None) -> Task:
     return task
 
 
-def score_files(path: str | Path, *files: str | Path, device: str = "cpu", by: str = "") -> Tree:
-    """What a trained model is worth on files of examples: the figures of its task, or `by` another objective."""
+def score_files(path: str | Path, *files: str | Path, device: str = "cpu", by: str = "", part: str = "") -> Tree:
+    """What a trained model is worth on files of examples: the figures of its task, or `by` another objective; or those
+    of one part of a mixture."""
     loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
-    task = task_in(loaded)
+    task: Task = task_in(loaded)
+    if part:
+        if not isinstance(task, Joint):
+            raise InputError(f"{path} holds a model of the task {task.name!r}, which has no parts; leave --part out")
+        loaded, task = task.part(loaded, part), task.tasks[part]
     if task.name not in TASKS:
         raise InputError(f"{path} is of the task {task.name!r}, which has no right answers to score; use: {task.asks}")
     if not files:
@@ -77,11 +82,9 @@ def score_files(path: str | Path, *files: str | Path, device: str = "cpu", by: s
     examples = list(task.read([Path(file) for file in files]))
     if not examples:
         raise InputError(f"there is nothing to score: {', '.join(map(str, files))} has no examples; give at least one")
-    return {
-        "task": task.name,
-        "examples": len(examples),
-        **task.evaluate(loaded, examples, **({"by": by} if by else {})),
-    }
+    by = by or task.asked_of(loaded)
+    found = task.evaluate(loaded, examples, **({"by": by} if by else {}))
+    return {"task": task.name, "examples": len(examples), **found}
 
 
 def task_in_folder(path: str | Path) -> type[Task]:

@@ -23,6 +23,8 @@ class Paper(NamedTuple):
 
 KNOWLEDGE = " | ".join(f"masked_lm{unit} + next_sentence" for unit in ("", "(unit='phrase')", "(unit='entity')"))
 CONTINUAL = "masked_lm(unit='word') | capitalisation | token_document | sentence_order | sentence_distance"
+GLUE = {"sst2": "classes", "cola": "classes", "mrpc": "classes", "rte": "classes", "stsb": "number", "wnli": "classes"}
+TOGETHER = f"each(parts={[f'{name}={asked}' for name, asked in GLUE.items()]})"
 PAPERS = {
     "bahdanau": Paper("Bahdanau et al. 2015", "recurrent(decoder='bahdanau', attention='additive', cell='gru')",
                       "translation", "translate"),
@@ -35,9 +37,11 @@ PAPERS = {
     "elmo": Paper("Peters et al. 2018", "elmo", "bidirectional_lm", "fill", "elmo-tiny"),
     "gpt": Paper("Radford et al. 2018", "gpt", "causal_lm", "language_model", "gpt-tiny"),
     "gpt2": Paper("Radford et al. 2019", "gpt2", "causal_lm", "language_model", "gpt2-tiny"),
+    "llama": Paper("Touvron et al. 2023", "llama", "causal_lm", "language_model"),
     "bert": Paper("Devlin et al. 2019", "bert", "masked_lm + next_sentence", "fill", "bert-tiny"),
     "roberta": Paper("Liu et al. 2019", "roberta", "masked_lm", "fill", "roberta-tiny"),
     "spanbert": Paper("Joshi et al. 2020", "bert", "masked_lm(unit='span') + span_boundary", "fill", "spanbert-tiny"),
     "ernie": Paper("Sun et al. 2019", "bert(activation='relu')", KNOWLEDGE, "fill", "ernie-tiny"),
+    "mtdnn": Paper("Liu et al. 2019 (MT-DNN; it has BERT's pre-training)", "bert", TOGETHER, "joint", "mtdnn-glue"),
     "ernie2": Paper("Sun et al. 2020", "ernie2", CONTINUAL, "fill", "ernie2-tiny"),
 }  # fmt: skip

@@ -101,3 +101,12 @@ def test_mistakes_leave_what_was_there(qkv: Run, bert: Path, model: Path, tmp_pa
         assert result.err.count("\n") == 1
     assert (tmp_path / "v.npy").read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.txt", "folder.npy", "v.npy"]
+
+
+def test_a_file_that_is_not_there_is_no_text(qkv: Run, bert: Path, lines: str) -> None:
+    for name in ("nofile.txt", "no/file.tsv", "no.jsonl.gz"):
+        result = qkv("embed", name, "--model", bert)
+        assert (result.code, result.out) == (1, "")
+        assert f"there is no file '{name}'; check the path" in result.err
+    assert "'lines.txt' is a file, and one file alone is read" in qkv("embed", lines, "two dogs", "--model", bert).err
+    assert qkv("embed", "see notes.txt", "--model", bert).code == 0

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import qkv as package
+from kit import FACTS, TEXTS, save_untrained_task, tokenizer
 
 Run = Callable[..., Any]
 
@@ -54,3 +55,26 @@ def test_what_cannot_be_asked_is_refused(qkv: Run, critic: Path, model: Path) ->
     result = qkv("predict", " ", "--model", critic)
     assert (result.code, result.out) == (1, "")
     assert "a text without a word was given" in result.err
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = tokenizer(*TEXTS, size=300, kind="wordpiece")
+    return save_untrained_task(tmp_path_factory.mktemp("judge") / "judge", "pair", words, FACTS["pair"])
+
+
+@pytest.mark.parametrize(("name", "between"), [("pairs.tsv", "\t"), ("pairs.csv", ",")])
+def test_a_table_whose_first_line_names_the_texts(
+    qkv: Run, judge: Path, tmp_path: Path, name: str, between: str
+) -> None:
+    """As training reads it: other columns do not matter, and the first line is no pair."""
+    rows = [["label", "sentence2", "sentence1"], ["yes", "two dogs", "a man"], ["no", "a red hat", "ein Mann"]]
+    (tmp_path / name).write_text("".join(between.join(row) + "\n" for row in rows))
+    alone = [qkv("predict", row[2], row[1], "--model", judge).lines[0] for row in rows[1:]]
+    assert qkv("predict", name, "--model", judge).lines == alone
+    (tmp_path / name).write_text("".join(between.join([row[2], row[1]]) + "\n" for row in rows[1:]) + "\n")
+    assert qkv("predict", name, "--model", judge).lines == [*alone, ""]
+    (tmp_path / name).write_text(between.join(rows[0]) + "\n" + between.join(rows[1][:2]) + "\n")
+    result = qkv("predict", name, "--model", judge)
+    assert (result.code, result.out) == (1, "")
+    assert f"{name} line 2 has 2 cells, and the first line names 3; give each line as many" in result.err

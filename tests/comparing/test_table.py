@@ -103,3 +103,23 @@ def test_before_any_run_there_is_a_table_too() -> None:
     found = table(Entry(Row("a"), waiting=1))
     assert found.header() == ["row", "parameters", "loss", "BLEU", "peak memory"]
     assert read(found.markdown())[0]["parameters"] == "waiting"
+
+
+def test_each_part_of_a_mixture_has_a_column() -> None:
+    """Also where a row has that part alone; its loss has none."""
+    both = {
+        "seed": 1,
+        "mean": 0.7,
+        "a.accuracy": 0.8,
+        "b.pearson": 0.6,
+        "a.loss": 0.3,
+        "threads": 1,
+        "measured_on": "x",
+    }
+    alone = {"seed": 1, "mean": 0.9, "b.pearson": 0.9, "threads": 1, "measured_on": "x"}
+    found = table(Entry(Row("together"), [both]), Entry(Row("b alone"), [alone]), task="joint")
+    first, second = read(found.markdown())
+    names = ("row", "mean of the parts", "a accuracy", "b Pearson correlation")
+    assert [first[name] for name in names] == ["b alone", "90.00 %", "", "0.900"]
+    assert [second[name] for name in names] == ["together", "70.00 %", "80.00 %", "0.600"]
+    assert not any("loss" in name for name in first)

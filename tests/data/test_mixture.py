@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qkv.data import Batch, Buckets, Mixture, Place, RowsInMemory, Windows
+from qkv.data import (
+    Batch,
+    Buckets,
+    Mixture,
+    Place,
+    RowsInMemory,
+    RowsOfPart,
+    RowsOnDisk,
+    Windows,
+    each_row,
+    write_rows,
+)
 from qkv.errors import InputError
 
 COUNTS = st.lists(st.integers(1, 20), min_size=1, max_size=4)
@@ -99,3 +111,38 @@ def test_a_place_that_is_not_there_is_refused(place: Place) -> None:
     assert mixed.count(0) == 9
     with pytest.raises(InputError, match="is not in this mixture, whose epochs have 9 batches; resume with"):
         next(mixed.stream(place))
+
+
+def test_a_part_comes_as_often_as_it_has_batches() -> None:
+    """Liu et al. 2019, Algorithm 1: at any moment of an epoch, in proportion to what each part has."""
+    counts = [18, 6, 3]
+    mixed = mixture(counts)
+    batches = [part(count).count(0) for count in counts]
+    turns = np.array([[batch.part for batch in mixed.epoch(epoch, 0)] for epoch in range(400)])  # (epochs, batches)
+    for number, count in enumerate(batches):
+        shares = (turns == number).mean(axis=0)  # by the place in an epoch
+        assert np.abs(shares - count / sum(batches)).max() < 0.11  # over four standard deviations of 400 draws
+
+
+def parted_rows(count: int, seed: int) -> list[list[list[int]]]:
+    """Rows of three columns, the last as long as the number of the part, 0 to 2."""
+    rng = np.random.default_rng(seed)
+    return [[[9 + i] * (1 + i % 4), [i], [0] * int(rng.integers(3))] for i in range(count)]
+
+
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_the_rows_of_a_part_are_those_that_bear_its_number(part: int, tmp_path: Path) -> None:
+    rows = parted_rows(50, seed=3)
+    how = {"columns": 3, "vocab_size": 99, "fingerprint": "f", "count": 50}
+    write_rows(tmp_path / "rows", rows, shard_rows=9, **how)
+    for whole in (RowsOnDisk.open(tmp_path / "rows", "f"), RowsInMemory(rows)):
+        own = RowsOfPart(whole, part, 2)
+        expected = sorted(row[:2] for row in rows if len(row[2]) == part)
+        assert sorted(each_row(own)) == expected
+        assert len(own) == len(expected) == sum(len(own.lengths(shard)) for shard in range(own.shards))
+        batches = [*Buckets(own, tokens=12, seed=1).epoch(0, 0)]
+        assert sorted(int(batch.columns[1][i, 0]) for batch in batches for i in range(len(batch))) == sorted(
+            row[1][0] for row in expected
+        )
+    assert whole.shards == 1
+    assert RowsOnDisk.open(tmp_path / "rows", "f").shards > 1

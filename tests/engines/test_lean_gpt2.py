@@ -12,6 +12,7 @@ from kit import stirred, tiny_model, tokenizer
 from qkv.decoding import Generator, Plain, Search
 from qkv.decoding.engine import padded_left
 from qkv.engines.lean import Lean, LeanGPT2, is_standard
+from qkv.engines.reader import can_read
 from searches import some_stay
 
 KINDS: list[dict[str, Any]] = [
@@ -111,6 +112,13 @@ def test_compiling_changes_nothing() -> None:
 @pytest.mark.parametrize("others", [{"position": "rotary"}, {"attention": "additive"}])
 def test_other_attentions_and_positions_are_not_standard(others: dict[str, Any]) -> None:
     assert not is_standard(gpt2(**others))
+
+
+@pytest.mark.parametrize("position", ["rotary", "learned"])
+def test_other_norms_and_gates_are_not_standard(position: str) -> None:
+    llama = tiny_model("llama", position=position)
+    assert not is_standard(llama)
+    assert not can_read(llama)
 
 
 def test_workers_write_the_same() -> None:

@@ -1,13 +1,15 @@
 """Feed-forward, residual, block and stack: each place by itself, the two places of the norm, and depth."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kit import draw
-from qkv.layers import FeedForward, Residual, Stack
-from qkv.models import TransformerConfig
+from qkv.layers import FeedForward, GatedFeedForward, Residual, Stack
+from qkv.models import LlamaConfig, TransformerConfig
 from qkv.positions import Places
 
 CONFIG = TransformerConfig(d_model=16, d_ff=24, n_heads=2, dropout=0.0)
@@ -45,6 +47,16 @@ class TestFeedForward:
         assert not torch.equal(layer(x), layer(x))
         assert torch.equal(layer.eval()(x), layer(x))
 
+    def test_a_gate_multiplies_what_is_expanded(self) -> None:
+        """Shazeer 2020, Eq. 6, number by number."""
+        layer, x = GatedFeedForward(LlamaConfig(d_model=4, d_ff=3, n_heads=2)), [0.5, -1.0, 2.0, 0.25]
+        assert not any(name.endswith("bias") for name, _ in layer.named_parameters())
+        gate, expand, contract = (part.weight.tolist() for part in (layer.gate, layer.expand, layer.contract))
+        dots = [[sum(w * v for w, v in zip(row, x, strict=True)) for row in weight] for weight in (gate, expand)]
+        inner = [g / (1 + math.exp(-g)) * e for g, e in zip(*dots, strict=True)]
+        expected = [sum(w * v for w, v in zip(row, inner, strict=True)) for row in contract]
+        assert layer(torch.tensor([[x]]))[0, 0].tolist() == pytest.approx(expected, abs=1e-6)
+
 
 class TestResidual:
     @pytest.fixture
@@ -64,6 +76,11 @@ class TestResidual:
     def test_the_norm_does_not_see_scale_and_shift(self, x: Tensor) -> None:
         norm = Residual(16, 0.0, "post").norm
         torch.testing.assert_close(norm(7 * x - 100), norm(x), atol=1e-4, rtol=0)
+
+    def test_an_rms_norm_divides_by_the_root_mean_square_alone(self, x: Tensor) -> None:
+        """Zhang & Sennrich 2019, Eq. 4."""
+        out = Residual(16, 0.0, "pre", 1e-6, rms=True)(x, lambda x: 3 * x)
+        torch.testing.assert_close(out, x + 3 * x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt())
 
     @pytest.mark.parametrize("norm", ["post", "pre"])
     def test_dropout_touches_the_sub_layer_and_not_the_way_around_it(self, norm: str, x: Tensor) -> None:

@@ -6,7 +6,7 @@ from torch import Tensor
 from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertPooler
 
-from kit import draw, refused
+from kit import draw, refused, stirred
 from qkv.config import build
 from qkv.layers import HEADS
 
@@ -105,4 +105,92 @@ def test_dropout_is_for_training(spec: str, hidden: Tensor) -> None:
     "spec",
 )
 def test_a_head_that_cannot_be_is_refused(spec: str) -> None:
+    head(spec)
+
+
+# -- the stochastic answer network -------------------------------------------------------------------------------------
+
+SECOND = torch.arange(T) >= torch.tensor([4, 2, 1, 2])[:, None]  # the third row has no second text; padding is of it
+
+
+def softmax(scores: list[Tensor]) -> list[Tensor]:
+    total = sum(score.exp() for score in scores)
+    return [score.exp() / total for score in scores]
+
+
+def looked(scores: list[Tensor], states: list[Tensor]) -> Tensor:
+    return sum((weight * state for weight, state in zip(softmax(scores), states, strict=True)), torch.zeros(D))
+
+
+def gru(cell: torch.nn.GRUCell, x: Tensor, s: Tensor) -> Tensor:
+    """Cho et al. 2014, written out: torch stacks the gates r, z and the new state n."""
+    given = [weight @ x + bias for weight, bias in zip(cell.weight_ih.chunk(3), cell.bias_ih.chunk(3), strict=True)]
+    known = [weight @ s + bias for weight, bias in zip(cell.weight_hh.chunk(3), cell.bias_hh.chunk(3), strict=True)]
+    r, z = (1 / (1 + (-(a + b)).exp()) for a, b in zip(given[:2], known[:2], strict=True))
+    return (1 - z) * torch.tanh(given[2] + r * known[2]) + z * s
+
+
+def turns_by_hand(part: torch.nn.Module, hidden: Tensor, row: int, turns: int) -> list[Tensor]:
+    """The probabilities of each turn for one row, token by token."""
+    tokens = [hidden[row, t] for t in range(LENGTHS[row])]
+    premise, hypothesis = (
+        [state for t, state in enumerate(tokens) if bool(SECOND[row, t]) is of] for of in (False, True)
+    )
+    s, found = looked([part.first.weight[0] @ h for h in hypothesis], hypothesis), []
+    for _ in range(turns):
+        x = looked([s @ part.attend.weight.T @ m for m in premise], premise)
+        logits = part.output.weight @ torch.cat([s, x, (s - x).abs(), s * x]) + part.output.bias
+        found.append(torch.stack(softmax([*logits])))
+        s = gru(part.next, x, s)
+    return found
+
+
+@pytest.mark.parametrize("turns", [1, 5])
+def test_an_answer_in_turns_is_the_log_of_the_mean_of_each(turns: int, hidden: Tensor) -> None:
+    """With one turn and nothing dropped: log softmax(V [s; x; |s - x|; s * x])."""
+    part = stirred(head(f"san(n=3, turns={turns})"), 0.5)
+    found = part(hidden, REAL, SECOND)
+    for row in range(B):
+        mean = sum(turns_by_hand(part, hidden, row, turns)) / turns
+        torch.testing.assert_close(found[row], mean.log(), atol=1e-5, rtol=0)
+
+
+def test_in_training_turns_are_dropped_and_one_always_stays(hidden: Tensor) -> None:
+    """Whatever is dropped, each answer is the mean of some of the turns of its row."""
+    part = stirred(head("san(n=3, turns=3, dropping=0.9, dropout=0.0)"), 0.5).train()
+    turns = [torch.stack(turns_by_hand(part, hidden, row, 3)) for row in range(B)]
+    subsets = torch.tensor([[bool(n >> i & 1) for i in range(3)] for n in range(1, 8)]).float()
+    seen = [set[int]() for _ in range(B)]
+    for _ in range(60):
+        found = part(hidden, REAL, SECOND)
+        for row in range(B):
+            means = (subsets @ turns[row] / subsets.sum(1, keepdim=True)).log()  # (7, n)
+            apart = (means - found[row]).abs().amax(dim=1)
+            assert apart.min() < 1e-5
+            seen[row].add(int(apart.argmin()))
+    assert all(len(one) > 3 for one in seen)
+
+
+def test_each_turn_stays_as_often_as_it_should() -> None:
+    """One of five for sure, the other four with 0.9: each with 0.2 + 0.8 * 0.9."""
+    part = head("san(n=2)").train()
+    kept = part.kept(torch.zeros(20_000, 1, D))
+    torch.testing.assert_close(kept.float().mean(0), torch.full((5,), 0.92), atol=0.01, rtol=0)
+    assert kept.any(dim=1).all()
+    assert part.eval().kept(torch.zeros(3, 1, D)).all()
+
+
+def test_an_answer_network_sees_no_padding_and_no_text_harms_nobody(hidden: Tensor) -> None:
+    part = stirred(head("san(n=3)"), 0.5)
+    clean = part(hidden, REAL, SECOND)
+    other = torch.where(REAL[:, :, None], hidden, 100 * hidden)
+    torch.testing.assert_close(part(other, REAL, SECOND), clean)
+    hidden.requires_grad_()
+    part(hidden, REAL, torch.zeros_like(REAL)).sum().backward()
+    assert hidden.grad is not None
+    assert hidden.grad.isfinite().all()
+
+
+@refused({"san(n=2, turns=0)": "turns=0", "san(n=2, dropping=1.0)": "0 <= dropping < 1"}, "spec")
+def test_an_answer_in_no_turn_is_refused(spec: str) -> None:
     head(spec)

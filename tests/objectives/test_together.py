@@ -20,6 +20,7 @@ from qkv.objectives import (
     Together,
     Translation,
     in_full,
+    leads,
     objective,
     plain,
 )
@@ -247,10 +248,27 @@ def test_a_model_that_reads_it_is_told_the_number_of_the_task() -> None:
 
 def test_the_figures_of_several_are_means_by_their_weights() -> None:
     either = objective("classes | 3 * causal_lm")
-    assert isinstance(either, Either)
-    found = either.figures({"classes": {"loss": 1.0, "accuracy": 0.5}, "causal_lm": {"loss": 2.0, "perplexity": 7.0}})
+    given = iter([{"loss": 1.0, "accuracy": 0.5}, {"loss": 2.0, "perplexity": 7.0}])
+    asked = list[Any]()
+    found = either.measured(lambda one: asked.append(one) or next(given))  # type: ignore[func-returns-value]
+    assert [type(*plain(one)) for one in asked] == [Classes, CausalLM]
     assert found == {"loss": 1.75, "accuracy": 0.5, "classes_loss": 1.0, "classes_accuracy": 0.5, "causal_lm_loss": 2.0,
                      "causal_lm_perplexity": 7.0}  # fmt: skip
+
+
+def test_one_objective_and_a_sum_are_measured_as_they_are() -> None:
+    for spec in ("classes", "classes + causal_lm"):
+        one = objective(spec)
+        assert one.measured(lambda asked: {"loss": float(asked is one)}) == {"loss": 1.0}  # noqa: B023
+
+
+@pytest.mark.parametrize(
+    ("spec", "own"),
+    [("masked_lm", True), ("2 * masked_lm(rate=0.2) + next_sentence", True), ("next_sentence + masked_lm", False),
+     ("masked_lm | masked_lm(unit='span')", False), ("span_boundary", False)],
+)  # fmt: skip
+def test_the_loss_is_that_of_the_first_objective_of_a_sum(spec: str, own: bool) -> None:
+    assert leads("masked_lm", spec) is own
 
 
 @refused(

@@ -19,8 +19,8 @@ from qkv import folder
 from qkv.attention import recording
 from qkv.convert import adopt
 from qkv.convert.export import write_hugging_face
-from qkv.convert.families import bert, gpt
-from qkv.convert.family import Family, find_part, our_weights, plain
+from qkv.convert.families import bert, gpt, llama
+from qkv.convert.family import TABLES, Family, find_part, our_weights, plain
 from qkv.models import Headed, count_parameters
 from qkv.objectives import Asked, CausalLM, Classes, MaskedLM
 from qkv.text.tokenizer import PAD
@@ -28,6 +28,7 @@ from qkv.text.tokenizer import PAD
 V, T, LAYERS, LENGTHS = 60, 11, 2, [11, 7, 1, 9]
 ENCODER = {"hidden_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": 4, "intermediate_size": 48,
            "max_position_embeddings": 20, "layer_norm_eps": 1e-6}  # fmt: skip
+LLAMA = {key: value for key, value in ENCODER.items() if key != "layer_norm_eps"}
 WRITER = {"n_embd": 32, "n_layer": LAYERS, "n_head": 4, "n_positions": 20}
 LABELS = {"id2label": {0: "no", 1: "maybe", 2: "yes"}, "label2id": {"no": 0, "maybe": 1, "yes": 2}}
 BERTS = ("[unused]", "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -48,7 +49,11 @@ FAMILIES: dict[str, tuple[Family, dict[str, Any], Sequence[str], Sequence[str]]]
                                                 "ForSequenceClassification")),
     "GPT2": (gpt.GPT2, {**WRITER, "n_inner": 40}, ("<|endoftext|>",),
              ("Model", "LMHeadModel", "DoubleHeadsModel", *ANSWERS[:3])),
+    "Llama": (llama.LLAMA, {**LLAMA, "rope_theta": 500.0}, ROBERTAS[:1] + ROBERTAS[2:4], ("ForCausalLM",)),
+    "Llama, tied": (llama.LLAMA, {**LLAMA, "tie_word_embeddings": True}, ROBERTAS[:1] + ROBERTAS[2:4],
+                    ("ForCausalLM",)),
 }  # fmt: skip
+WRITING = ("LMHeadModel", "ForCausalLM")
 CASES = [(family, end) for family, (*_, ends) in FAMILIES.items() for end in ends]
 every_class = pytest.mark.parametrize(("name", "end"), CASES)
 
@@ -155,7 +160,7 @@ def answers(theirs: Any, ours: Any, t: Twins, given: dict[str, Any], rows: Tenso
              zip([*states, said.hidden], out.hidden_states, strict=True)]  # fmt: skip
     pairs = [(mine[t.real], other[t.real]) for mine, other in pairs]
     words = out.get("prediction_logits", out.get("logits") if theirs.__class__.__name__.endswith(
-        ("MaskedLM", "LMHeadModel", "DoubleHeadsModel")) else None)  # fmt: skip
+        ("MaskedLM", *WRITING, "DoubleHeadsModel")) else None)  # fmt: skip
     if words is not None:
         known = torch.arange(len(rows))[(rows >= 0) & (t.rows >= 0)]
         other = words.reshape(*t.ids.shape, -1)[..., rows[known]]
@@ -182,7 +187,7 @@ def test_everything_that_is_said(twins: Twins, name: str, end: str) -> None:
     assert difference(pairs) <= 1e-5
 
 
-@pytest.mark.parametrize(("name", "end"), [(name, "Model") for name in FAMILIES])
+@pytest.mark.parametrize(("name", "end"), [(name, ends[0]) for name, (*_, ends) in FAMILIES.items()])
 def test_every_map_of_attention(twins: Twins, name: str, end: str) -> None:
     expected = twins.theirs(**twins.given(), output_attentions=True).attentions
     with recording(twins.ours) as maps:
@@ -214,21 +219,21 @@ def test_every_gradient(twins: Twins, name: str, end: str) -> None:
             assert key not in expected or not expected[key].any()
             continue
         mine, other = parameter.grad, expected[key]
-        if key in ("tokens.weight", "projection.bias"):
+        if key in TABLES:
             mine, other = mine[known], other[known]
         assert (mine - other).abs().max() <= 1e-4 * max(1.0, float(other.abs().max())), key
 
 
-LOSSES = [(name, end) for name, end in CASES if end in ("ForMaskedLM", "LMHeadModel", "ForSequenceClassification")]
+LOSSES = [(name, end) for name, end in CASES if end in ("ForMaskedLM", *WRITING, "ForSequenceClassification")]
 
 
 @pytest.mark.parametrize(("name", "end"), LOSSES)
 @torch.no_grad()
 def test_the_loss(twins: Twins, name: str, end: str) -> None:
     given, said = twins.given(), twins.ours(**twins.inputs())
-    objective: Any = {"ForMaskedLM": MaskedLM(), "LMHeadModel": CausalLM()}.get(end, Classes())
+    objective: Any = {"ForMaskedLM": MaskedLM(), **dict.fromkeys(WRITING, CausalLM())}.get(end, Classes())
     wanted, labels = given["input_ids"].masked_fill(~twins.real, -100), twins.ids
-    if end == "LMHeadModel":
+    if end in WRITING:
         labels = labels[:, 1:]
     elif end == "ForSequenceClassification":
         wanted = labels = torch.tensor([0, 2, 1, 1])
@@ -242,10 +247,10 @@ def test_one_weight_with_another_sign_is_found(twins: Twins, name: str, end: str
     """The comparison itself is tested: it must see the smallest thing that can be wrong, in body and head."""
     given = twins.given()
     body = next(key for key, _ in twins.ours.named_parameters() if key.endswith("blocks.1.attention.key.weight"))
-    ends = ("output.weight", "pooled.dense.0.weight", "projection.dense.weight")
+    ends = ("output.weight", "pooled.dense.0.weight", "projection.dense.weight", "projection.weight")
     last = [key for key, _ in twins.ours.named_parameters() if key.endswith(ends) and ".blocks." not in key]
     for key in (body, *last[-1:]):
-        weight = twins.ours.get_parameter(key)[0]
+        weight = twins.ours.get_parameter(key)[-1]  # of a table, the first row is of no token that they have
         one = slice(1) if twins.family is not bert.DISTILBERT else slice(None)  # whose units may be off
         with torch.no_grad():
             weight[one] *= -1
@@ -262,7 +267,7 @@ def test_what_we_write_is_what_transformers_opens(twins: Twins, name: str, end: 
     theirs, report = kind.from_pretrained(tmp_path, attn_implementation="eager", output_loading_info=True)
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
-    silent = twins.backbone.config.silent if end in ("Model", "LMHeadModel") and not twins.family.predicts else []
+    silent = twins.backbone.config.silent if end in ("Model", *WRITING) and not twins.family.predicts else []
     kept = torch.tensor([i for i in range(len(twins.rows)) if i not in silent])
     rows = torch.full((len(twins.rows),), -1).scatter_(0, kept, torch.arange(len(kept)))
     given = {**twins.given(), "input_ids": rows[twins.ids].clamp(min=0)}

@@ -142,6 +142,17 @@ def test_words_for_each_hole_are_the_librarys(mixed: TestClient, bert_folder: Pa
         assert [word["probability"] for word in words] == pytest.approx([word["probability"] for word in own])
 
 
+def test_all_holes_of_a_text_are_filled_jointly(mixed: TestClient, bert_folder: Path) -> None:
+    text = "a <mask> and a <mask>"
+    (found,) = mixed.post("/api/fill", json={"q": text, "k": 2, "jointly": True}).json()["answers"]
+    expected = qkv.load(bert_folder).fill(text, k=2, jointly=True)
+    assert [way["tokens"] for way in found] == [way["tokens"] for way in expected]
+    assert [way["probability"] for way in found] == pytest.approx([way["probability"] for way in expected])
+    many = mixed.post("/api/fill", json={"q": "<mask> " * 17, "jointly": True})
+    assert many.status_code == 400
+    assert many.json()["error"] == "a text has 17 holes, and at most 16 are filled jointly; leave jointly out"
+
+
 @pytest.mark.parametrize("name", ["bert", "lm"])
 def test_vectors_are_the_librarys(name: str, mixed: TestClient, request: pytest.FixtureRequest) -> None:
     """Of any backbone, whatever its task: here of one that fills in and of one that writes."""

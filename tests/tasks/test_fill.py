@@ -18,6 +18,7 @@ from qkv.errors import InputError
 from qkv.folder import RunFolder
 from qkv.models import MODELS
 from qkv.objectives import objective
+from qkv.opening import score_files
 from qkv.tasks import TASKS, Corpus
 from qkv.training.display import Display
 from qkv.training.settings import complete, read_settings
@@ -72,7 +73,7 @@ def test_documents_have_numbers_of_their_own(tmp_path: Path) -> None:
             "next_sentence",
             "text.txt",
             "",
-        ): "next_sentence needs sentences of other documents, and all the text to train",
+        ): "next_sentence needs sentences of other documents, and all the text is one doc",
         ("sentence_distance", "text.txt", ""): "sentence_distance needs sentences of other documents",
         ("masked_lm(unit='phrase')", "text.txt", ""): "hides whole units of the kind phrase, and the files mark none",
         ("masked_lm | masked_lm(unit='entity')", "text.txt", ""): "the kind entity, and the files mark none",
@@ -112,6 +113,37 @@ def test_several_objectives_are_measured_on_everything_each_by_its_own_count(tmp
     assert found["loss"] == pytest.approx((found["masked_lm_loss"] + 2 * found["capitalisation_loss"]) / 3, rel=1e-5)
     assert {"perplexity", "masked_lm_next_sentence_accuracy", "sentence_order_loss"} <= found.keys()
     assert loaded.model.head_texts.keys() == {"next_sentence", "capitalisation", "sentence_order"}  # type: ignore[operator, union-attr]
+
+
+SURE = "masked_lm(rate=1.0, mask=1.0, keep=0.0)"  # where nothing is drawn
+
+
+def test_files_are_scored_by_all_that_training_asked(tmp_path: Path) -> None:
+    """The figures of the run's own validation, on the same files; what parts documents is remembered."""
+    (tmp_path / "valid.conllu").write_text(treebank(40, 2))
+    for spec in (f"{SURE} | capitalisation", f"{SURE} + next_sentence", SURE):
+        run = train(tmp_path, spec, out=spec[-8:], valid=[tmp_path / "valid.conllu"])
+        best = [event for event in map(json.loads, run.log.read_text().splitlines()) if event.get("event") == "valid"]
+        kept = min(best, key=lambda event: event["loss"])
+        found = score_files(run.out, tmp_path / "valid.conllu")
+        named = {"masked_lm_loss", "capitalisation_accuracy"} if "|" in spec else {"loss", "perplexity"}
+        named |= {"next_sentence_accuracy", "next_sentence_loss"} if "+" in spec else set()
+        assert named <= found.keys() <= kept.keys() | {"task", "examples"}
+        sure = [] if "+" in spec else [*named]  # pairs are drawn
+        assert {name: found[name] for name in sure} == pytest.approx({name: kept[name] for name in sure}, rel=1e-4)
+
+
+def test_a_folder_without_the_heads_is_scored_by_hidden_words(tmp_path: Path) -> None:
+    run = train(tmp_path, "masked_lm + next_sentence")
+    loaded = folder.load(run.out)
+    bare = tmp_path / "bare"
+    folder.save(bare, loaded.model.backbone, loaded.tokenizer, loaded.about)
+    assert "next_sentence_loss" not in score_files(bare, tmp_path / "text.conllu")
+    with pytest.raises(InputError, match="the model has no head for next_sentence; train it with that, or measure by"):
+        score_files(bare, tmp_path / "text.conllu", by="next_sentence")
+    (tmp_path / "one.txt").write_text(CORPORA["fill"].content(6, 3))
+    with pytest.raises(InputError, match="next_sentence needs sentences of other documents, and all the text is one"):
+        score_files(run.out, tmp_path / "one.txt")
 
 
 def test_a_stage_begins_with_all_that_the_one_before_has_learned(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from qkv import folder
 from qkv.errors import InputError
 from qkv.models import MODELS, Backbone, CausalBackbone
 from qkv.opening import score_files
-from qkv.tasks import TASKS
+from qkv.tasks import TASKS, Joint
 from qkv.tasks.on_backbone import OnBackbone
 from qkv.text.tokenizer import Tokenizer
 
-TUNED = [name for name, task in TASKS.items() if issubclass(task, OnBackbone)]
+TUNED = [name for name, task in TASKS.items() if issubclass(task, OnBackbone) and task is not Joint]  # made of these
 BACKBONES = [name for name, model in MODELS.items() if issubclass(model, Backbone)]
 STEP: dict[str, Any] = {"quiet": True, "training": {"steps": 1, "threads": 1, "precision": "float32"}}
 

@@ -1,6 +1,5 @@
 """qkv export: a model folder in another program's format, checked before it is put in its place."""
 
-import json
 import random
 import sys
 from collections.abc import Callable
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
 
 SENTENCES = 100  # of the validation set, to check with
 TIE = 1e-3  # log p: a hundred times what float32 sums differ by in another order
-CLOSE = 1e-4  # of the states of tokens: a hundred times what float32 sums differ by
+CLOSE = 1e-4  # of the states of tokens: a hundred times what float32 sums differ by,
+ROUNDED = 0.2  # and what rounded weights may cost
 UNCHECKED = "it was not checked, since transformers is not installed; pip install transformers"
 ROUGH = 0.05  # the mean that rounded weights may cost: log p of a token, or score of a sentence
 
@@ -32,6 +32,7 @@ def export(
       qkv export model --to onnx model-onnx
       qkv export model --to huggingface model-hf --check test.en
       qkv export bert --to huggingface bert-hf
+      qkv export critic --to onnx critic-onnx
 
     Args:
       folder: The folder to write; inside the model folder, under the format's name, if none.
@@ -69,7 +70,8 @@ def export(
 def export_family(model: Path, target: Path, to: str, quantization: str, check: Path | None) -> None:
     """A model that does not translate: checked by what it makes of each token of some texts."""
     from qkv import folder
-    from qkv.convert import exporting, family_of, heads_held
+    from qkv.cli.apart import APART
+    from qkv.convert import exporting
     from qkv.text.lines import read_lines
     from qkv.text.tokenizer import UNK
 
@@ -78,63 +80,32 @@ def export_family(model: Path, target: Path, to: str, quantization: str, check: 
         rng, size = random.Random(1), len(loaded.tokenizer)
         rows = [rng.choices(range(UNK + 1, size), k=rng.randint(1, 20)) for _ in range(SENTENCES // 4)]
         texts = [line for line in read_lines(check) if line] if check else loaded.tokenizer.decode_batch(rows)
-        found = states_apart(written, loaded, texts)
+        found = APART[to](written, loaded, texts)
         if found is not None:
             print(f"{len(texts)} texts: states of tokens differ by at most {found:.1e}")
-            if found > CLOSE:
-                raise InputError("the export does not say what qkv does and was removed; please report this")
+            is_rounded = quantization not in ("", "float32")
+            if not found <= (ROUNDED if is_rounded else CLOSE):
+                what = "choose a finer quantization" if is_rounded else "please report this"
+                raise InputError(f"the export does not say what qkv does and was removed; {what}")
     print(f"wrote {target}")
-    if (family := family_of(loaded.model)) is not None:
-        left = getattr(loaded.model, "head_texts", {}).keys() - heads_held(loaded.model, family)
-        if left:
-            print(f"left out, since transformers has no place for it: {', '.join(sorted(left))}")
+    if left := left_out(loaded, to):
+        print(f"left out, since {'transformers' if to == 'huggingface' else to} has no place for it: {', '.join(left)}")
     if found is None:
         print(UNCHECKED, file=sys.stderr)
 
 
-def states_apart(written: Path, loaded: "Loaded", texts: list[str]) -> float | None:
-    """How far the last states that transformers has of some texts are from ours, relative to their size."""
-    import torch
+def left_out(loaded: "Loaded", to: str) -> list[str]:
+    """What a format does not hold of a model that does not translate."""
+    from qkv.convert import family_of, heads_held
+    from qkv.convert.plain import HEADLESS
+    from qkv.layers import Prediction
 
-    from qkv.models import Headed
-
-    transformers = their_library()
-    if transformers is None:
-        return None
-    [name] = json.loads((written / "config.json").read_text(encoding="utf-8"))["architectures"]
-    theirs: Any = getattr(transformers, name).from_pretrained(written, local_files_only=True).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(written, local_files_only=True)
-    model: Any = loaded.model.backbone if isinstance(loaded.model, Headed) else loaded.model
-    worst = 0.0
-    with torch.inference_mode():
-        for text in texts:
-            given = tokenizer(text, return_tensors="pt", truncation=True, max_length=model.config.max_length)
-            if not given["input_ids"].numel():
-                continue
-            state = theirs(**given, output_hidden_states=True).hidden_states[-1][0]
-            ids = loaded.tokenizer.encode(text)
-            if tokenizer.num_special_tokens_to_add():
-                ids, _ = model.frame.join(loaded.tokenizer, [ids], model.config.max_length)
-            own = model.encode(torch.tensor([ids[: model.config.max_length]]))[0]
-            if own.shape != state.shape:
-                raise InputError(
-                    f"the export reads {len(state)} tokens in {text[:40]!r}, not {len(own)}; it was removed"
-                )
-            worst = max(worst, float((own - state).abs().max() / own.abs().max()))
-    return worst
-
-
-def their_library() -> Any:
-    """transformers, silent; None where it is not installed: writing its format does not need it."""
-    from qkv.convert import need
-
-    try:
-        transformers = need("transformers", "transformers")
-    except InputError:
-        return None
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    return transformers
+    heads, family = getattr(loaded.model, "head_texts", {}).keys(), family_of(loaded.model)
+    if to == "huggingface":
+        return sorted(heads - heads_held(loaded.model, family)) if family else []
+    left = sorted(heads) if loaded.about.get("task", "") in HEADLESS else []
+    predicts = any(isinstance(part, Prediction) for part in loaded.model.modules())
+    return [*left, *(["what predicts words"] if to == "ctranslate2" and predicts else [])]
 
 
 def sources_to_check(translator: "Translator", model: Path, check: Path | None) -> tuple[str, list[list[int]]]:
@@ -196,6 +167,7 @@ def by_transformers(folder: Path, _: "Translator") -> "Decode | None":
     """None where transformers is not installed."""
     import torch
 
+    from qkv.cli.apart import their_library
     from qkv.decoding import padded
     from qkv.text.tokenizer import EOS
 

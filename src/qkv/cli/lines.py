@@ -13,6 +13,7 @@ from qkv.errors import InputError
 from qkv.files import replacing
 
 T = TypeVar("T")
+FILES = (".txt", ".tsv", ".csv", ".json", ".jsonl", ".conll", ".conllu")  # which no text ends in
 CHUNK = 1024  # lines at a time, so that long files show progress and need little memory
 
 
@@ -25,12 +26,18 @@ def is_path(text: tuple[str, ...]) -> bool:
 def input_chunks(text: tuple[str, ...], done: str, asked: str) -> Iterator[list[str]]:
     """The texts that are given, or the lines of the one file that is named, or those of standard input: some at a time,
     and each at once where a person types them."""
-    from qkv.text.lines import read_lines
+    from qkv.text.lines import read_lines, suffix
 
     if is_path(text):
         return chunks(read_lines(Path(text[0])))
     for one in text:
-        if Path(one).suffix and not re.search(r"\s", one):  # a file's name, by the look of it
+        if not Path(one).suffix or re.search(r"\s", one):
+            continue
+        if suffix(Path(one)) in FILES:
+            if is_path((one,)):
+                raise InputError(f"{one!r} is a file, and one file alone is read; give it without the others")
+            raise InputError(f"there is no file {one!r}; check the path")
+        else:  # it may be a file's name or a word
             print(f"{one!r} was not read as a file, it is {done} as text", file=sys.stderr)
     if text:
         return chunks(text)

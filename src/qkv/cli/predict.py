@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from qkv.cli.app import Device, Flag, Model, Reader, opened, out, print_json
+from qkv.cli.app import Device, Flag, Model, OnePart, Reader, opened, out, print_json
 from qkv.cli.lines import chunks, input_chunks, is_path
 from qkv.errors import InputError
 
@@ -16,7 +16,7 @@ COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 def predict(
     *text: str, model: Model = Path("model"), context: Path | None = None, json: Flag = False, device: Device = "cpu",
-    engine: Reader | None = None,
+    engine: Reader | None = None, part: OnePart = "",
 ) -> None:  # fmt: skip
     """What a model that was trained with --task says to a text: its answer, then the probability of each possible one.
 
@@ -32,15 +32,20 @@ def predict(
       qkv predict people.txt --model tagger > people.conll
       qkv predict "Who sings?" "Where?" --context article.txt --model reader
       qkv predict dev-v1.1.json --model reader > answers.json
+      qkv predict "A man sings." "Somebody sings." --model several --part rte
 
     Args:
       text: One text or several; or the name of one file, which is read line by line; nothing for standard input. Each
-        line gives a line, an empty one an empty one. Of a file in SQuAD's form (.json): one JSON object, the answer by
-        the id of each question, as SQuAD's own evaluation reads it.
+        line gives a line, an empty one an empty one; where the first line of a .tsv or .csv names the columns of two
+        texts to compare, these are read, and it gives none. Of a file in SQuAD's form (.json): one JSON object, the
+        answer by the id of each question, as SQuAD's own evaluation reads it.
       context: A file with the text that all questions are about.
       json: A JSON object for each text, with all that is known of the answer.
     """
-    predictor = opened(model, device, "predict", **({} if engine is None else {"engine": engine}))
+    how = {"engine": engine, "part": part}
+    predictor = opened(model, device, "predict", **{name: value for name, value in how.items() if value})
+    if hasattr(predictor, "parts"):
+        raise InputError(f"{model} has several parts; say which is asked, by --part: {', '.join(predictor.parts)}")
     if is_squad(predictor, text):
         questions = list(predictor.task.read([Path(text[0])]))
         answers = predictor.answer(questions)
@@ -65,6 +70,10 @@ def asked(predictor: Any, text: tuple[str, ...], context: Path | None) -> Iterat
     """The questions, some at a time; several arguments are one where a question is made of several texts."""
     if context is None:
         is_one = tuple in predictor.task.one and len(text) > 1 and not any("\t" in one for one in text)
+        if is_path(text) and predictor.task.names and Path(text[0]).suffix in (".tsv", ".csv"):
+            from qkv.text.records import read_columns
+
+            return chunks(read_columns(Path(text[0]), predictor.task.names.values()))
         return chunks([text]) if is_one else input_chunks(text, "taken", "a text")
     if predictor.task.name != "answer":
         raise InputError(

@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from cyclopts import Parameter
 
-from qkv.cli.app import Beam, Device, Engine, Flag, Json, Model, Output, Several, WholeLines, print_json, read_pairs_for
+from qkv.cli.app import (
+    Beam,
+    Device,
+    Engine,
+    Flag,
+    Json,
+    Model,
+    OnePart,
+    Output,
+    Several,
+    WholeLines,
+    print_json,
+    read_pairs_for,
+)
 from qkv.cli.lines import chunks, input_chunks, new_file
 from qkv.errors import InputError
 
@@ -116,7 +129,7 @@ def as_json(line: "Translated") -> str:
 def score(
     *files: Path, model: Model = Path("model"), beam: Beam = 5, alpha: float = 1.0, lowercase: Flag = False,
     as_paper: Flag = False, confidence: Flag = False, whole_lines: WholeLines = False, json: Json = False,
-    device: Device = "cpu", engine: Engine = "lean", by: str = "",
+    device: Device = "cpu", engine: Engine = "lean", by: str = "", part: OnePart = "",
 ) -> None:  # fmt: skip
     """Translate the source side of test files and measure BLEU and chrF against the target side.
 
@@ -141,8 +154,10 @@ def score(
     from qkv.opening import load_translator, score_files, task_in_folder
 
     if model.is_dir() and "bleu" not in task_in_folder(model).figures:
-        figures = score_files(model, *files, device=device, by=by)
+        figures = score_files(model, *files, device=device, by=by, part=part)
         return print_json(figures) if json else print(f"{in_words(figures)}   of {figures['examples']:,} examples")
+    if part:
+        raise InputError(f"{model} translates, which has no parts; leave --part out")
     translator = load_translator(model, device, engine=engine, own_process=True)
     pairs = list(read_pairs_for(translator, files))
     how = {"beam": beam, "alpha": alpha, "split": not whole_lines}

@@ -13,12 +13,12 @@ from rich.progress import BarColumn
 
 from qkv.comparing import plan
 from qkv.comparing.shared import Shared, Spec
-from qkv.comparing.table import Entry, Table
+from qkv.comparing.table import Entry, Table, shown
 from qkv.comparing.workers import Worker
 from qkv.config import Tree, merge
 from qkv.decoding import Search
 from qkv.errors import InputError
-from qkv.evaluation import FIGURES
+from qkv.evaluation import FIGURES, in_words
 from qkv.files import alone, write_json, write_text
 from qkv.look.charts import draw_points, draw_trade
 from qkv.training.display import Display, duration
@@ -182,8 +182,8 @@ class Runs:
         else:
             result = read(self.place / spec.folder / "result.json")
             entry.results.append(result)
-            names = [name for name in ("loss", "bleu", "accuracy") if name in result]
-            said = ", ".join(f"{FIGURES[name].title} {FIGURES[name].text(result[name])}" for name in names)
+            names = ("loss", "bleu", "accuracy", "mean")
+            said = in_words({name: result[name] for name in names if name in result})
         self.display.say(f"{spec.row}, seed {spec.seed}: {said}")
         self.write()
 
@@ -214,9 +214,9 @@ class Runs:
         names = [entry.row.name for entry in entries]
         panels = {}
         for name in self.table.figures():
-            figure = FIGURES[name]
-            title = figure.title + (f" ({figure.after.strip()})" if figure.after else "")
-            panels[title] = [[value / figure.unit for value in entry.values(name)] for entry in entries]
+            known = shown(name)
+            title = known.title + (f" ({known.after.strip()})" if known.after else "")
+            panels[title] = [[value / known.unit for value in entry.values(name)] for entry in entries]
         draw_points(names, panels, self.out / "table.png")
         if {"bleu", "decoding_speed"} <= set(self.table.figures()):
             speed, score = FIGURES["decoding_speed"].title, FIGURES["bleu"].title

@@ -76,7 +76,8 @@ class Shared:
         folder = self.out / "corpora" / digest_json([survey.digests, task.name, encoding, bounds])[:16]
         if not folder.exists():
             tokenizer = learn_tokenizer(task.data, survey.sample, tokenizer, task.named_tokens())
-            prepare.write(folder, task, survey, tokenizer, task.facts(survey, tokenizer) | bounds, self.display)
+            facts = task.bounded(task.facts(survey, tokenizer), model)
+            prepare.write(folder, task, survey, tokenizer, facts, self.display)
         return Corpus.open(folder)
 
 

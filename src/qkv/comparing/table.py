@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from qkv.comparing.plan import Row
 from qkv.config import Tree
-from qkv.evaluation import FIGURES, better
+from qkv.evaluation import FIGURES, Figure, better, figure, is_of_part
 from qkv.tasks import Task
 
 BEHIND = "{} behind the best, seed by seed"
@@ -49,11 +49,18 @@ class Entry:
         return f"{mean} ± {spread}, {seen} of {len(seeds)}, p = {by_sign_flips(less):.2f}"
 
     def cell(self, name: str) -> str:
-        mean, spread, figure = self.mean(name), self.spread(name), FIGURES[name]
+        mean, spread, known = self.mean(name), self.spread(name), shown(name)
         if mean is None:
             return ""
-        around = f" ± {figure.text(spread)}" if spread is not None and name != "parameters" else ""
-        return figure.text(mean) + around + figure.after
+        around = f" ± {known.text(spread)}" if spread is not None and name != "parameters" else ""
+        return known.text(mean) + around + known.after
+
+
+def shown(name: str) -> Figure:
+    """A figure that has a column."""
+    known = figure(name)
+    assert known
+    return known
 
 
 def by_sign_flips(differences: Sequence[float]) -> float:
@@ -87,12 +94,14 @@ class Table:
     def figures(self) -> list[str]:
         """The figures that any run has; before there is one, those that its task will have."""
         names = [name for name in FIGURES if any(entry.values(name) for entry in self.entries)]
+        found = dict.fromkeys(name for entry in self.entries for result in entry.results for name in result)
+        names += [name for name in found if is_of_part(name)]
         return names or [name for name in FIGURES if name in ("parameters", *self.task.figures, "peak_memory")]
 
     def header(self) -> list[str]:
         published = ["published"] if any(entry.row.published for entry in self.entries) else []
         paired = [BEHIND.format(FIGURES[self.task.score].title)] if self.are_paired else []
-        return ["row", *(FIGURES[name].title for name in self.figures()), *paired, *published]
+        return ["row", *(shown(name).title for name in self.figures()), *paired, *published]
 
     @property
     def are_paired(self) -> bool:
@@ -138,8 +147,8 @@ class Table:
         several = [result["baselines"] for result in results if result.get("baselines")]
         names = dict.fromkeys(name for one in several for name in one)
         means = {name: statistics.fmean(one[name] for one in several if name in one) for name in names}
-        figure = FIGURES[self.task.score]
-        said = ", ".join(f"{name} {figure.text(mean)}{figure.after}" for name, mean in means.items())
+        score = FIGURES[self.task.score]
+        said = ", ".join(f"{name} {score.text(mean)}{score.after}" for name, mean in means.items())
         return [f"baselines on the validation examples: {said}"] * bool(said)
 
     def markdown(self) -> str:

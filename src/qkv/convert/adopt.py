@@ -133,6 +133,16 @@ def byte_pairs(path: Path, merges: Path) -> Tree:
     return {**frame, "model": {**model, "unk_token": SPECIALS[UNK], "end_of_word_suffix": WORD_END}}
 
 
+def begins(folder: Path) -> bool:
+    """Whether their tokenizer puts a special token before a text, as Llama's does, when it writes on."""
+    settings, path = read_settings(folder), folder / "tokenizer.json"
+    if "add_bos_token" in settings or not path.exists():
+        return settings.get("add_bos_token") is True
+    last = json.loads(path.read_bytes().decode()).get("post_processor") or {}
+    steps = [step for step in last.get("processors", [last]) if step.get("type") == "TemplateProcessing"]
+    return any("SpecialToken" in step["single"][0] for step in steps if step["single"])
+
+
 def settle(tree: Tree, settings: Tree) -> Tree:
     """As in transformers, tokenizer_config.json has the last word on a few steps."""
     steps = {"normalizer": {"do_lower_case": "lowercase", "strip_accents": "strip_accents",

@@ -10,11 +10,12 @@ from qkv.convert.ctranslate2 import write_ctranslate2
 from qkv.convert.families.marian import write_marian
 from qkv.convert.hugging_face import family_of, write_family
 from qkv.convert.onnx import write_onnx
-from qkv.convert.plain import check_plain
+from qkv.convert.onnx_reader import write_reader
+from qkv.convert.plain import check_backbone, check_plain
 from qkv.errors import InputError, nearest
 from qkv.files import digest as file_digest
 from qkv.files import replacing, write_json
-from qkv.models import Model
+from qkv.models import Model, Transformer
 from qkv.text.tokenizer import Tokenizer
 
 
@@ -28,9 +29,19 @@ def write_hugging_face(
         write_marian(out, check_plain(model, "huggingface"), tokenizer, about)
 
 
+def write_graphs(
+    out: Path, model: Model, tokenizer: Tokenizer, about: Mapping[str, Any], quantization: str = ""
+) -> None:
+    """A translator as two ONNX graphs, another model as one."""
+    if isinstance(model, Transformer):
+        write_onnx(out, model, tokenizer, about)
+    else:
+        write_reader(out, model, tokenizer, about)
+
+
 # (an empty folder, model, tokenizer, what else config.json says, quantization)
 Write = Callable[[Path, Any, Tokenizer, Mapping[str, Any], str], None]
-EXPORTS: dict[str, Write] = {"ctranslate2": write_ctranslate2, "onnx": write_onnx, "huggingface": write_hugging_face}
+EXPORTS: dict[str, Write] = {"ctranslate2": write_ctranslate2, "onnx": write_graphs, "huggingface": write_hugging_face}
 MARK = "qkv.json"  # says that a folder is an export, and of which weights
 
 
@@ -47,7 +58,10 @@ def exporting(
         raise InputError(f"unknown format {to!r}; {nearest(to, EXPORTS)}")
     if quantization and to != "ctranslate2":
         raise InputError(f"quantization={quantization!r} is for ctranslate2 alone, not for {to}; leave it out")
-    plain = model if to == "huggingface" and family_of(model) else check_plain(model, to)
+    if to == "huggingface" or isinstance(model, Transformer):
+        plain = model if to == "huggingface" and family_of(model) else check_plain(model, to)
+    else:
+        plain = check_backbone(model, to, str(about.get("task", "")))
     if out.exists() and mark(out) is None and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists and is no export, so it is not overwritten; name a new folder")
     with replacing(out) as temporary:

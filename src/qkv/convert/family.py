@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from qkv.config import Tree, from_tree, to_call
-from qkv.convert.adopt import adopt
+from qkv.convert.adopt import adopt, begins
 from qkv.convert.foreign import ACTIVATIONS, Converted
 from qkv.convert.sentence import sentence_settings
 from qkv.errors import InputError, nearest
@@ -18,7 +18,7 @@ from qkv.models import MODELS, Backbone
 
 Names = Sequence[tuple[str, str]]  # theirs and ours: # is the number of a block, * is weight or bias; "" is left out
 Tensors = dict[str, Tensor]
-TABLES = ("tokens.weight", "projection.bias")  # which have a row for each token
+TABLES = ("tokens.weight", "projection.bias", "projection.weight")  # which have a row for each token
 # Weights whose sides are sizes of the model.
 SIZES = (
     ("tokens.weight", "d_model", 1),
@@ -55,7 +55,9 @@ class Family:
     settings: Sequence[tuple[str, str, Any]]  # their name, ours, and their value where it is left out
     names: Names
     parts: Mapping[str, HeadNames]  # by the end of their class's name
+    writes: str = "LMHeadModel"  # the end of the name of the class that writes, where there is one
     predicts: Names = ()  # what predicts hidden words
+    beside: Names = ()  # weights beside the backbone, without its prefix
     again: Names = ()  # second names of weights, under which alone some files have them
     left_out: Sequence[str] = ()  # buffers
     must: Mapping[str, Any] = field(default_factory=dict)  # settings that can be no others, and their usual values
@@ -126,6 +128,8 @@ def read(family: Family, folder: Path, tree: Tree, theirs: Tensors) -> Converted
         weights = {name if name.startswith("heads.") else f"backbone.{name}": value for name, value in weights.items()}
         heads, found = head_in(family, part, tree, weights, named)
         about |= found
+    elif not family.predicts and begins(folder):
+        about["bos"] = True
     about |= sentence_settings(folder)
     kept = tree.get("qkv")
     return Converted(
@@ -193,7 +197,7 @@ def our_weights(
     own = [(one, f"heads.{part.head}.{other}") for one, other in part.names] if part else []
     left = [(name, "") for name in (*family.left_out, *(name for name, _ in family.again))]
     others = [(one, "") for each in family.parts.values() for one, _ in each.names]  # of a class that it is not
-    names, ours = [*own, *family.names, *family.predicts, *left, *others], Tensors()
+    names, ours = [*own, *family.names, *family.predicts, *family.beside, *left, *others], Tensors()
     for name, tensor in family.into(theirs).items():
         found = rename(name, names)
         if found is None:
@@ -244,6 +248,9 @@ def our_settings(family: Family, tree: Tree, where: str) -> Tree:
     ours["activation"] = family.activations[activation]
     dropout = ours.pop("attention")
     ours["attention"] = to_call("scaled_dot", {"dropout": dropout} if dropout else {})
+    if "position" in ours:  # the base of rotary ones
+        base = float(ours["position"])
+        ours["position"] = to_call("rotary", {"base": base} if base != 10000 else {})
     if isinstance(ours["max_length"], int):
         ours["max_length"] -= family.first(pad_in(tree))
     ours = {**family.given, **ours}

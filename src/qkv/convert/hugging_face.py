@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from qkv.config import Tree, parse_call
 from qkv.convert.families.bert import BERT, DISTILBERT, ERNIE2, ROBERTA
 from qkv.convert.families.gpt import GPT, GPT2
+from qkv.convert.families.llama import LLAMA
 from qkv.convert.family import (
     OWNED,
     POOLED,
@@ -27,17 +28,16 @@ from qkv.convert.foreign import write_tokenizer
 from qkv.errors import InputError
 from qkv.files import write_json, write_with
 from qkv.models import Backbone, Headed, Model
-from qkv.positions import Learned
 from qkv.text.frames import Frame
 from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
-NO_FRAME = Frame((), (), ())
+NO_FRAME, BEGIN = Frame((), (), ()), Frame(("<s>",), (), ())
 
 
 def family_of(model: Model) -> Family | None:
     """The family that can hold a model; a BERT without segments is a DistilBERT."""
     backbone = model.backbone if isinstance(model, Headed) else model
-    families = [each for each in (BERT, ROBERTA, ERNIE2, GPT, GPT2) if type(backbone) is each.model]
+    families = [each for each in (BERT, ROBERTA, ERNIE2, GPT, GPT2, LLAMA) if type(backbone) is each.model]
     return DISTILBERT if families == [BERT] and not backbone.config.segments else families[0] if families else None
 
 
@@ -58,7 +58,9 @@ def write_family(out: Path, model: Model, tokenizer: Tokenizer, about: Mapping[s
         **their_settings(c, family), "vocab_size": c.vocab_size - len(without), **ids, **labels(part, about, c),
         "qkv": dict(about),
     })  # fmt: skip
-    frame = NO_FRAME if is_writer else backbone.frame
+    frame = backbone.frame
+    if is_writer:
+        frame = BEGIN if about.get("bos") else NO_FRAME
     special = {"cls_token": "<s>", "sep_token": "</s>"} if family.predicts else {}
     special |= {"mask_token": "<mask>"} if "<mask>" in tokenizer.specials else {}
     segments = getattr(c, "segments", 1)
@@ -74,17 +76,17 @@ def check(backbone: Backbone, family: Family) -> None:
     """Refuse a model with something that theirs do not have."""
     c = backbone.config
     attention, options = parse_call(c.attention)
-    usual = type(c).__dataclass_fields__["norm"].default
-    stack = next(module for name, module in backbone.named_children() if name in ("encoder", "decoder"))
+    position, how = parse_call(c.position)
+    usual = {name: field.default for name, field in type(c).__dataclass_fields__.items()}
     inner = c.inner_width == 4 * c.d_model or "d_ff" not in family.given
     others = [key for key, value in family.given.items() if key != "d_ff" and getattr(c, key) != value]
     for setting, holds in (
         (f"attention={c.attention!r}", attention == "scaled_dot" and options.keys() <= {"dropout"}),
-        (f"position={c.position!r}", type(stack.position) is Learned),
+        (f"position={c.position!r}", position == usual["position"] and how.keys() <= {"base"}),
         (f"d_k={c.d_k}", c.head_width * c.n_heads == c.d_model),
         (f"d_ff={c.d_ff}", inner),
-        (f"norm={c.norm!r}", c.norm == usual),
-        ("attention_bias=False", c.attention_bias),
+        (f"norm={c.norm!r}", c.norm == usual["norm"]),
+        (f"attention_bias={c.attention_bias}", c.attention_bias == usual["attention_bias"]),
         (f"activation={c.activation!r}", c.activation in family.activations.values()),
         (f"activation_dropout={c.activation_dropout}", not c.activation_dropout),
         *((f"{key}={getattr(c, key)}", False) for key in others),
@@ -110,7 +112,7 @@ def their_class(model: Model, family: Family) -> tuple[str, HeadNames | None]:
     """The end of the name of the class that has just what stands on the backbone, and that."""
     heads, predicts = heads_held(model, family), bool(family.predicts) and model.config.predicts
     if not heads:
-        return "ForMaskedLM" if predicts else "Model" if family.predicts else "LMHeadModel", None
+        return "ForMaskedLM" if predicts else "Model" if family.predicts else family.writes, None
     name, text = next(iter(heads.items()))
     kind, options = parse_call(text)
     usual = {"n": options.get("n"), "dropout": options.get("dropout"), "pool": "last"}
@@ -135,6 +137,8 @@ def their_settings(c: Any, family: Family) -> Tree:
             value = next(name for name, own in family.activations.items() if own == value)
         elif ours == "attention":
             value = parse_call(value)[1].get("dropout", 0.0)
+        elif ours == "position":
+            value = parse_call(value)[1].get("base", 10000.0)
         elif ours == "d_ff":
             value = c.inner_width
         elif ours == "max_length":
@@ -166,7 +170,7 @@ def their_weights(model: Model, family: Family, end: str, part: HeadNames | None
     if first:
         ours[POSITIONS] = torch.cat((torch.zeros(first, ours[POSITIONS].size(1)), ours[POSITIONS]))
     own: Names = [(one, f"heads.{part.head}.{other}") for one, other in part.names] if part else []
-    above: Names = [*own, *(family.predicts if end in PREDICTING else ())]
+    above: Names = [*own, *family.beside, *(family.predicts if end in PREDICTING else ())]
     prefix = "" if end == "Model" else family.prefix
     inside, beside = Tensors(), Tensors()
     for name, tensor in ours.items():

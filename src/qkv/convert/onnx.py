@@ -87,9 +87,9 @@ def write_onnx(
     with torch.no_grad():
         source = encoder(src)
     past = [torch.zeros(2, c.n_heads, 1, c.head_width) for _ in range(2 * layers)]
-    save(encoder, (src,), out / "encoder.onnx", ["src"], names("source", layers))
+    save(encoder, (src,), out / "encoder.onnx", ["src"], names("source", layers), AXES)
     inputs = ["tokens", "src", *names("source", layers), *names("past", layers)]
-    save(decoder, (tokens, src, *source, *past), out / "decoder.onnx", inputs, ["logits", *names("new", layers)])
+    save(decoder, (tokens, src, *source, *past), out / "decoder.onnx", inputs, ["logits", *names("new", layers)], AXES)
     tokenizer.save(out / "tokenizer.json")
     ids = {"pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": BOS}
     sizes = {"decoder_layers": layers, "n_heads": c.n_heads, "head_width": c.head_width, "max_length": c.max_length}
@@ -100,9 +100,13 @@ def names(kind: str, layers: int) -> list[str]:
     return [f"{kind}_{layer}_{part}" for layer in range(layers) for part in "kv"]
 
 
-def save(module: nn.Module, inputs: tuple[Tensor, ...], path: Path, given: list[str], made: list[str]) -> None:
-    """By torch's tracer: what the plain model branches on does not depend on the text."""
-    axes = {name: {0: "batch", **AXES[name.split("_")[0]]} for name in given + made}
+def save(
+    module: nn.Module, inputs: tuple[Tensor, ...], path: Path, given: list[str], made: list[str],
+    lengths: Mapping[str, dict[int, str]],
+) -> None:  # fmt: skip
+    """By torch's tracer: what the plain model branches on does not depend on the text. `lengths` are the axes of any
+    length beside the batch, by what a name begins with."""
+    axes = {name: {0: "batch", **lengths.get(name.split("_")[0], {})} for name in given + made}
     with warnings.catch_warnings(action="ignore"):  # the tracer's remarks on sizes that it takes as constants
         torch.onnx.export(
             module, inputs, str(path), input_names=given, output_names=made, dynamic_axes=axes, opset_version=OPSET,

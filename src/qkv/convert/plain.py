@@ -10,9 +10,17 @@ from qkv.attention import MultiHead, Soft
 from qkv.attention.scores import ScaledDot
 from qkv.errors import InputError
 from qkv.layers import NEVER, Stack
-from qkv.models import Model, Transformer
-from qkv.positions import Learned, Places, Position, Sinusoidal
+from qkv.models import GPT, GPT2, Backbone, Bert, Headed, Llama, Model, Roberta, Transformer
+from qkv.positions import Learned, Places, Position, Rotary, Sinusoidal
 from qkv.text.tokenizer import BOS, PAD, UNK
+
+CTRANSLATE2 = (Bert, Roberta, GPT, GPT2, Llama)  # an ERNIE 2.0 has vectors of tasks, for which there is no place
+HEADLESS = ("fill", "embed", "language_model")  # tasks whose heads, if any, were for training alone
+HOLDS = {
+    "ctranslate2": "a transformer, bert, roberta, gpt, gpt2 or llama",
+    "onnx": "a transformer or a backbone that has no RMS norms",
+    "huggingface": "a transformer, bert, roberta, ernie2, gpt, gpt2 or llama",
+}
 
 
 def need(module: str, install: str) -> Any:
@@ -27,8 +35,7 @@ def check_plain(model: Model, form: str) -> Transformer:
     """The model, if `form` can hold it; otherwise one sentence says which setting it cannot hold."""
     if not isinstance(model, Transformer):
         raise InputError(
-            f"{form} cannot hold a {type(model).__name__.lower()} model, only a transformer (huggingface also holds "
-            "bert, roberta, ernie2, gpt and gpt2); use it with qkv itself"
+            f"{form} cannot hold a {type(model).__name__.lower()} model, only {HOLDS[form]}; use it with qkv itself"
         )
     c = model.config
     attentions = [part.attend for part in model.modules() if isinstance(part, MultiHead)]
@@ -49,6 +56,33 @@ def check_plain(model: Model, form: str) -> Transformer:
                 f"{form} cannot hold this model because of its setting {setting}; translate with qkv itself, or train "
                 "with scaled_dot attention, sinusoidal or learned positions and d_k=0"
             )
+    return model
+
+
+def check_backbone(model: Model, form: str, task: str) -> Model:
+    """The same of a model that does not translate."""
+    backbone, headed = (model.backbone, model) if isinstance(model, Headed) else (model, None)
+    is_known = type(backbone) in CTRANSLATE2
+    if form == "onnx":
+        is_known = isinstance(backbone, Backbone) and not isinstance(backbone, Llama)  # torch exports no RMS norm
+    if not is_known:
+        check_plain(model if headed is None else backbone, form)
+    c: Any = backbone.config
+    if form == "ctranslate2" and headed and task not in HEADLESS:
+        raise InputError(
+            f"ctranslate2 has no place for what stands on this backbone, {', '.join(headed.head_texts.values())}; "
+            "export it --to onnx, or use it with qkv itself"
+        )
+    attentions = [part.attend for part in backbone.modules() if isinstance(part, MultiHead)]
+    stack = next(part for part in backbone.modules() if isinstance(part, Stack))
+    kinds = (Position, Sinusoidal, Learned, *([Rotary] if form == "onnx" or isinstance(backbone, GPT2) else []))
+    for setting, holds in (
+        (f"attention={c.attention!r}", all(type(one) is Soft and type(one.score) is ScaledDot for one in attentions)),
+        (f"position={c.position!r}", type(stack.position) in kinds),
+        (f"d_k={c.d_k}", form == "onnx" or c.head_width * c.n_heads == c.d_model),
+    ):
+        if not holds:
+            raise InputError(f"{form} cannot hold this model because of its setting {setting}; use it with qkv itself")
     return model
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.data.rows import Ints, Shard
+from qkv.data.rows import Ints, Rows, Shard
 from qkv.errors import InputError
 from qkv.text.tokenizer import PAD
 
@@ -114,6 +114,24 @@ class Mixture(Stream):
     def in_order(self) -> Iterator[Batch]:
         for part, stream in enumerate(self.streams):
             yield from (replace(batch, part=part) for batch in stream.in_order())
+
+
+class RowsOfPart:
+    """Of rows whose last column is as long as the number of their part: those of one part, its columns of each."""
+
+    def __init__(self, rows: Rows, part: int, columns: int) -> None:
+        self.rows, self.columns, self.shards = rows, columns, rows.shards
+        self._places = [np.flatnonzero(rows.lengths(shard)[:, -1] == part) for shard in range(rows.shards)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._places))
+
+    def lengths(self, shard: int) -> Ints:
+        return self.rows.lengths(shard)[self._places[shard], : self.columns]
+
+    def shard(self, shard: int) -> Shard:
+        whole, places = self.rows.shard(shard), self._places[shard]
+        return Shard(whole.ids, *(column[places, : self.columns] for column in (whole.starts, whole.lengths)))
 
 
 def generator(seed: int, place: Place) -> torch.Generator:

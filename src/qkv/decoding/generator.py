@@ -15,7 +15,7 @@ from qkv.decoding.searcher import Opened, by_length
 from qkv.decoding.translator import Scored
 from qkv.errors import InputError
 from qkv.evaluation.perplexity import Likelihood, windows
-from qkv.text.tokenizer import EOS, PAD
+from qkv.text.tokenizer import BOS, EOS, PAD
 
 DRAWS = ("temperature", "top_k", "top_p")  # each of them asks for sampling
 HALF = "\ufffd"  # what the bytes of a character are read as that is not complete
@@ -84,6 +84,11 @@ class Generator(Opened):
     def context(self) -> int:
         return int(self.model.config.max_length)
 
+    @property
+    def before(self) -> list[int]:
+        """What the model was taught to read before every text, if anything: Llama's <s>."""
+        return [BOS] if self.about.get("bos") else []
+
     # -- writing ---------------------------------------------------------------------------------------------------
 
     @overload
@@ -140,7 +145,9 @@ class Generator(Opened):
 
     def ids(self, prompt: str | list[int]) -> list[int]:
         """What stands before what is written, at least the end of the text before."""
-        return (self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt) or [EOS]
+        if not isinstance(prompt, str):
+            return prompt or self.before or [EOS]
+        return [*self.before, *self.tokenizer.encode(prompt)] or [EOS]
 
     def generated(self, prompt: str, ids: list[int], found: list[Hypothesis]) -> Generated:
         ranked = [Scored(self.continuation(ids, one.tokens), one.score) for one in found]
@@ -171,12 +178,13 @@ class Generator(Opened):
 
     @torch.inference_mode()
     def nats(self, rows: list[list[int]]) -> list[float]:
-        """-log p of each row of tokens; the first is foretold from the end of the text before."""
+        """-log p of each row of tokens; the first is foretold from <s>, or from the end of the text before."""
         parts = [(row, window) for row, ids in enumerate(rows) for window in windows(len(ids), self.context)]
         totals, device = [0.0] * len(rows), next(self.model.parameters()).device
+        [first] = self.before or [EOS]
         for batch in by_length([window.stop - window.start for _, window in parts], CELLS):
             some = [parts[i] for i in batch]
-            given = [torch.tensor([EOS, *rows[row]][at.start : at.stop]) for row, at in some]
+            given = [torch.tensor([first, *rows[row]][at.start : at.stop]) for row, at in some]
             # What should follow each token of it: PAD where that is not counted.
             after_it = [torch.tensor([PAD] * (at.first - at.start) + rows[row][at.first : at.stop]) for row, at in some]
             read, asked = (pad_sequence(side, batch_first=True).to(device) for side in (given, after_it))

@@ -9,14 +9,16 @@ from torch import Tensor, nn
 from qkv.attention import MultiHead, Soft
 from qkv.engines.beams import look
 from qkv.engines.products import Make, joined, normalised, scaled
-from qkv.layers import Block, Stack
+from qkv.layers import Block, GatedFeedForward, Stack
 from qkv.positions import Position
 
 MOSTLY = 0.95  # the share of real tokens above which packing costs more than it saves
 
 
 def has_standard_parts(model: nn.Module) -> bool:
-    """Scaled dot products, and positions that touch embeddings alone."""
+    """Scaled dot products, layer norms, plain feed-forward networks, and positions that touch embeddings alone."""
+    if any(isinstance(module, nn.RMSNorm | GatedFeedForward) for module in model.modules()):
+        return False
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
     positions = [type(position) for stack in stacks for position in stack.positions]
     hooks = ("rotate", "score", "value")

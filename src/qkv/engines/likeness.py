@@ -32,7 +32,7 @@ def likeness(model: Model, other: Model, rows: Rows) -> dict[str, float]:
     for ids in batches(rows):
         one, two = (each(ids) if isinstance(each, Headed) else each.encode(ids) for each in (model, other))  # type: ignore[operator]
         if isinstance(model, Headed):
-            for name in model.heads:
+            for name in model.head_texts:
                 found: tuple[Tensor, ...] = tuple(each.answer(name) for each in (one, two))
                 if found[0].dim() == 2:  # (B, n)
                     same.append(found[0].argmax(dim=1) == found[1].argmax(dim=1))

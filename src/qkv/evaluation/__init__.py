@@ -12,5 +12,5 @@ from qkv.evaluation.answers import (
     phrases,
     spearman,
 )
-from qkv.evaluation.figures import FIGURES, Figure, better, in_words
+from qkv.evaluation.figures import FIGURES, Figure, better, figure, in_words, is_of_part
 from qkv.evaluation.scores import ClassScores, ErrorRates, Scores, class_scores, edit_distance, error_rates, score

@@ -20,6 +20,7 @@ class Figure(NamedTuple):
 FIGURES = {
     "parameters": Figure("parameters", 1e6, 2, " M"),
     "loss": Figure("loss", 1, 3, lower=True),
+    "mean": Figure("mean of the parts", 0.01, 2, " %"),
     "perplexity": Figure("perplexity", 1, 2, lower=True),
     "word_perplexity": Figure("perplexity by word", 1, 2, lower=True),
     "bits_per_character": Figure("bits by character", 1, 3, lower=True),
@@ -40,6 +41,18 @@ FIGURES = {
 }
 
 
+def figure(name: str) -> Figure | None:
+    """A known figure; or, of a part of a mixture, "rte.accuracy", that one with the part's name in its title."""
+    part, _, own = name.rpartition(".")
+    known = FIGURES.get(own)
+    return known._replace(title=f"{part} {known.title}") if known and part else known
+
+
+def is_of_part(name: str) -> bool:
+    """Whether a figure says what one part of a mixture is worth: rte.accuracy, but no loss."""
+    return "." in name and not name.endswith(".loss")
+
+
 def better(name: str, value: float) -> float:
     """A number that is larger the better the figure is."""
     return -value if FIGURES[name].lower else value
@@ -47,5 +60,6 @@ def better(name: str, value: float) -> float:
 
 def in_words(figures: Mapping[str, float]) -> str:
     """All known figures for people: "loss 0.412, accuracy 87.00 %"."""
-    known = [(figure, figures[name]) for name, figure in FIGURES.items() if name in figures]
-    return ", ".join(f"{figure.title} {figure.text(value)}{figure.after}" for figure, value in known)
+    names = [*(name for name in FIGURES if name in figures), *(name for name in figures if "." in name)]
+    known = [(one, figures[name]) for name in names if (one := figure(name))]
+    return ", ".join(f"{one.title} {one.text(value)}{one.after}" for one, value in known)

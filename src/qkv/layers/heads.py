@@ -1,8 +1,9 @@
 """What stands on a backbone to answer a question: states of tokens (B, T, D) in, an answer out."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention.pooling import mean
@@ -15,6 +16,8 @@ Pool = Literal["last", "first", "mean"]
 
 class Head(nn.Module):
     """One linear layer over what `hidden` (B, T, D) says of some tokens; `real` (B, T) is True at those of the text."""
+
+    of_pairs: ClassVar[bool] = False  # whether it is also told which tokens are of the second text
 
     def __init__(self, width: int, *, n: int, dropout: float = 0.1) -> None:
         super().__init__()
@@ -82,6 +85,59 @@ class SpanHead(Head):
         return self.output(hidden).transpose(1, 2).masked_fill(~real[:, None], -torch.inf)
 
 
+class AnswerNetwork(Head):
+    """Liu et al. 2019 (MT-DNN), section 3: a stochastic answer network (Liu et al. 2018) names one of n classes of two
+    texts in k turns; as log-probabilities (B, n).
+
+    With m_j the states of the first text and h_j those of the second: s_1 = sum_j a_j h_j where a = softmax(w . h_j);
+    in turn k, x = sum_j b_j m_j where b = softmax(s_k W m_j), p_k = softmax(V [s_k; x; |s_k - x|; s_k * x]), and
+    s_k+1 = GRU(x, s_k). The answer is the log of the mean of all p_k. In training each turn is left out of the mean
+    with the probability `dropping`; one of them, drawn for each example, always stays.
+
+    Differs: in the paper p_k reads the state that the GRU makes of x; here, as in the authors' code, the one before.
+    """
+
+    of_pairs = True
+
+    def __init__(self, width: int, *, n: int, turns: int = 5, dropping: float = 0.1, dropout: float = 0.1) -> None:
+        super().__init__(4 * width, n=n, dropout=dropout)
+        if turns < 1 or not 0 <= dropping < 1:
+            raise InputError(
+                f"an answer in turns={turns}, dropping={dropping} cannot be; give 1 turn or more and 0 <= dropping < 1"
+            )
+        self.turns, self.dropping = turns, dropping
+        self.first = nn.Linear(width, 1, bias=False)
+        self.attend = nn.Linear(width, width, bias=False)
+        self.next = nn.GRUCell(width, width)
+
+    def forward(self, hidden: Tensor, real: Tensor, second: Tensor) -> Tensor:  # type: ignore[override]
+        """`second` (B, T) is True at the tokens of the second text, and perhaps at padding."""
+        s = weighed(self.first(hidden)[:, :, 0], hidden, real & second)  # (B, D)
+        said = list[Tensor]()
+        for turn in range(self.turns):
+            x = weighed((hidden @ self.attend(s)[:, :, None])[:, :, 0], hidden, real & ~second)  # (B, D)
+            both = torch.cat([s, x, (s - x).abs(), s * x], dim=1)  # (B, 4 D)
+            said.append(self.output(self.dropout(both)).log_softmax(dim=1))
+            s = self.next(x, self.dropout(s)) if turn + 1 < self.turns else s
+        kept = self.kept(hidden)  # (B, turns)
+        log_p = torch.stack(said, dim=2).masked_fill(~kept[:, None], -torch.inf)  # (B, n, turns)
+        return log_p.logsumexp(dim=2) - kept.sum(dim=1, keepdim=True).log()
+
+    def kept(self, hidden: Tensor) -> Tensor:
+        """The turns (B, turns) whose answers count: all of them, but in training."""
+        kept = torch.ones(len(hidden), self.turns, dtype=torch.bool, device=hidden.device)
+        if self.training and self.dropping:
+            kept = torch.rand(kept.shape, device=hidden.device) >= self.dropping
+            kept |= F.one_hot(torch.randint(self.turns, (len(hidden),), device=hidden.device), self.turns).bool()
+        return kept
+
+
+def weighed(scores: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:
+    """The sum of states by the softmax of their scores (B, T) where `mask` is True: (B, D); zeros if it nowhere is."""
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=1).nan_to_num()  # a row of -inf alone would be nan
+    return (weights[:, None] @ hidden)[:, 0]
+
+
 class PooledHead(Head):
     """Devlin et al. 2019, the authors' code: BERT's pooler alone, tanh(h V + b) of the first token; (B, D).
 
@@ -136,6 +192,7 @@ HEADS: dict[str, type[Head]] = {
     "number": NumberHead,
     "tags": TagHead,
     "spans": SpanHead,
+    "san": AnswerNetwork,
     "pooled": PooledHead,
     "choices": ChoiceHead,
     "span_boundary": BoundaryHead,

@@ -20,15 +20,20 @@ from qkv.positions import POSITIONS, Places, Position
 Use = Literal["encoder", "decoder"]
 
 
+def normalisation(d_model: int, eps: float, *, rms: bool) -> nn.Module:
+    """A layer norm (Ba et al. 2016), or an RMS norm (Zhang & Sennrich 2019, Eq. 4): w x / rms(x), no mean, no bias."""
+    return nn.RMSNorm(d_model, eps) if rms else nn.LayerNorm(d_model, eps)
+
+
 class Residual(nn.Module):
     """Vaswani et al. 2017, section 5.4, `post`: LayerNorm(x + Dropout(f(x))).
 
     `pre`, as in GPT-2: x + Dropout(f(LayerNorm(x))).
     """
 
-    def __init__(self, d_model: int, dropout: float, norm: Norm, eps: float = 1e-5) -> None:
+    def __init__(self, d_model: int, dropout: float, norm: Norm, eps: float = 1e-5, *, rms: bool = False) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(d_model, eps)
+        self.norm = normalisation(d_model, eps, rms=rms)
         self.dropout = Dropout(dropout)
         self.place = norm
 
@@ -47,8 +52,8 @@ class FeedForward(nn.Module):
     def __init__(self, c: StackConfig) -> None:
         super().__init__()
         kind = FastLinear if c.fused else nn.Linear
-        self.expand = kind(c.d_model, c.inner_width)
-        self.contract = kind(c.inner_width, c.d_model)
+        self.expand = kind(c.d_model, c.inner_width, bias=not c.gated)
+        self.contract = kind(c.inner_width, c.d_model, bias=not c.gated)
         self.activation = ACTIVATIONS[c.activation]
         self.fused = c.fused and c.activation == "gelu_tanh"
         self.dropout = Dropout(c.activation_dropout)
@@ -56,6 +61,17 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         activation = gelu_tanh if self.fused and self.training else self.activation
         return self.contract(self.dropout(activation(self.expand(x))))
+
+
+class GatedFeedForward(FeedForward):
+    """Shazeer 2020, Eq. 6 (SwiGLU): FFN(x) = (Swish(x W) * x V) W2, without biases. W is `gate`, V is `expand`."""
+
+    def __init__(self, c: StackConfig) -> None:
+        super().__init__(c)
+        self.gate = type(self.expand)(c.d_model, c.inner_width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.contract(self.dropout(self.activation(self.gate(x)) * self.expand(x)))
 
 
 @dataclass
@@ -72,13 +88,14 @@ class Block(nn.Module):
     def __init__(self, c: StackConfig, *, use: Use = "encoder", has_memory: bool = False) -> None:
         super().__init__()
         self.attention = MultiHead(c, attention=c.attention_of(use), use=use)
-        self.attention_residual = Residual(c.d_model, c.dropout, c.norm, c.eps)
+        residual = partial(Residual, c.d_model, c.dropout, c.norm, c.eps, rms=c.rms)
+        self.attention_residual = residual()
         self.has_memory = has_memory
         if has_memory:
             self.memory_attention = MultiHead(c, attention=c.attention_of("memory"), use="memory")
-            self.memory_residual = Residual(c.d_model, c.dropout, c.norm, c.eps)
-        self.feed_forward = FeedForward(c)
-        self.feed_forward_residual = Residual(c.d_model, c.dropout, c.norm, c.eps)
+            self.memory_residual = residual()
+        self.feed_forward = (GatedFeedForward if c.gated else FeedForward)(c)
+        self.feed_forward_residual = residual()
 
     def forward(
         self, x: Tensor, at: Places, position: Position, mask: Tensor | None,
@@ -105,12 +122,12 @@ class Stack(nn.Module):
         first = build(POSITIONS, c.position, c)
         more = [build(POSITIONS, c.position, c) for _ in range(layers - 1 if first.per_layer else 0)]
         self.positions = nn.ModuleList([first, *more])  # one for all layers, or one for each
-        self.norm_inputs = nn.LayerNorm(c.d_model, c.eps) if norm_inputs else nn.Identity()
+        self.norm_inputs = normalisation(c.d_model, c.eps, rms=c.rms) if norm_inputs else nn.Identity()
         self.dropout = Dropout(c.dropout)
         self.blocks = nn.ModuleList(Block(c, use=use, has_memory=has_memory) for _ in range(layers))
         self.position_name = c.position
         self.recompute = False  # in training, keep only what passes between blocks: see forward
-        self.norm = nn.LayerNorm(c.d_model, c.eps) if c.norm == "pre" else nn.Identity()
+        self.norm = normalisation(c.d_model, c.eps, rms=c.rms) if c.norm == "pre" else nn.Identity()
 
     @property
     def position(self) -> Position:

@@ -69,6 +69,8 @@ class StackConfig(ModelConfig):
     max_length: int = setting(1024, "longest sentence in tokens that the model takes")
 
     fused: ClassVar[bool] = False  # see AttentionSizes
+    rms: ClassVar[bool] = False  # whether norms divide by the root mean square alone, as in Llama
+    gated: ClassVar[bool] = False  # whether feed-forward networks are gated ones, without biases
     OTHER: ClassVar[tuple[str, ...]] = ("d_ff", "d_k", "eps")
 
     def __post_init__(self) -> None:

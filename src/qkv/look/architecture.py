@@ -66,10 +66,10 @@ def backbone_boxes(model: Bert | GPT2, headed: Headed | None) -> Iterator[Box]:
     yield Box(where, "Input embedding", f"{c.vocab_size:,} x {c.d_model}", count_parameters(model.tokens))
     yield from stack_boxes(where, getattr(model, where), c.position, c.norm)
     if headed:
-        for name, head in headed.heads.items():
-            yield Box(where, name.capitalize(), headed.head_texts[name], count_parameters(head))
+        for name, text in headed.head_texts.items():
+            yield Box(where, name.capitalize(), text, count_parameters(headed.heads.get_submodule(name)))
         return
-    about = f"{c.d_model} -> {c.vocab_size:,}; one table with the input"
+    about = f"{c.d_model} -> {c.vocab_size:,}{'; one table with the input' * getattr(c, 'tied', True)}"
     yield Box(where, "Linear", about, count_parameters(model.projection))
     yield Box(where, "Softmax", "probabilities of a token", 0)
 

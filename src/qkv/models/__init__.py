@@ -9,6 +9,7 @@ from qkv.models.gpt2 import GPT2, GPT2Config
 from qkv.models.head_finder import HeadFinder, HeadFinderConfig
 from qkv.models.headed import Headed, HeadedOutputs
 from qkv.models.hierarchical import Hierarchical, HierarchicalConfig
+from qkv.models.llama import Llama, LlamaConfig
 from qkv.models.model import Backbone, CausalBackbone, EncoderDecoder, Model, Outputs, State, Writes, count_parameters
 from qkv.models.reader import Reader, ReaderConfig, Reading
 from qkv.models.recurrent import Recurrent, RecurrentConfig
@@ -22,6 +23,7 @@ MODELS: dict[str, type[Model]] = {
     "transformer_encoder": TransformerEncoder,
     "gpt": GPT,
     "gpt2": GPT2,
+    "llama": Llama,
     "bert": Bert,
     "roberta": Roberta,
     "ernie2": Ernie2,

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from qkv.attention import Remembered, causal, drawing, together
 from qkv.config import setting
@@ -33,6 +33,7 @@ class GPT2Config(StackConfig):
     attention_bias: bool = setting(True, "biases in the attention projections")
     max_length: int = setting(1024, "the context: longest text in tokens that the model takes")
     layers: int = setting(12, "blocks")
+    tied: bool = setting(True, "one table for the tokens that are read and those that are written")
     silent: list[int] = setting([], "ids that it never writes: those of tokens that others' models do not have")
 
     fused = True
@@ -62,7 +63,8 @@ class GPT2(CausalBackbone):
     """Radford et al. 2019, section 2.3: GPT (Radford et al. 2018) with a norm before each sub-layer and a last one.
 
     Weights are drawn from N(0, 0.02), positions from N(0, 0.01) (the authors' code; transformers draws both alike), and
-    what is added to the residuals is drawn smaller by 1 / sqrt(2 layers). The output shares the table of tokens.
+    what is added to the residuals is drawn smaller by 1 / sqrt(2 layers). The output shares the table of tokens,
+    unless `tied` is off.
     """
 
     config_class = GPT2Config
@@ -76,8 +78,11 @@ class GPT2(CausalBackbone):
         self.decoder = Stack(config, layers=config.layers, use="decoder")
         self.decoder.refuse_trees("running texts")
         self.projection = Projection(
-            config.vocab_size, config.d_model, tied=self.tokens, bias=False, silent=config.silent
-        )
+            config.vocab_size, config.d_model, tied=self.tokens if config.tied else None, bias=False,
+            silent=config.silent,
+        )  # fmt: skip
+        if not config.tied:
+            nn.init.normal_(self.projection.weight, std=0.02)
         init_normal(self, positions=0.01, added=(2 * config.layers) ** -0.5)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Outputs:

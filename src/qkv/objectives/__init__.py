@@ -11,7 +11,7 @@ from qkv.objectives.masked_lm import MaskedLM
 from qkv.objectives.objective import NOTHING, Asked, Loss, Objective
 from qkv.objectives.sentences import NextSentence, SentenceDistance, SentenceOrder
 from qkv.objectives.span_boundary import SpanBoundary
-from qkv.objectives.together import Either, Together, alternatives, plain
+from qkv.objectives.together import Each, Either, Together, alternatives, plain
 from qkv.objectives.tokens import Capitalisation, TokenDocument
 from qkv.objectives.translation import Translation
 
@@ -33,6 +33,7 @@ OBJECTIVES: dict[str, type[Any]] = {
     "choices": Choices,
     "cloze": Cloze,
     "heads": Heads,
+    "each": Each,
 }
 
 
@@ -52,6 +53,12 @@ def objective(spec: str) -> Objective:
 
 def one_of(parts: Named) -> Objective:
     return parts[0][2] if len(parts) == 1 and parts[0][0] == 1 else Together(parts)
+
+
+def leads(name: str, spec: str) -> bool:
+    """Whether the loss that is measured for a text is that of the objective `name`: alone, or the first of a sum."""
+    several = alternatives(spec)
+    return len(several) == 1 and several[0][1][0][1].partition("(")[0] == name
 
 
 def in_full(spec: str) -> str:

@@ -47,8 +47,9 @@ class Classes(Usual):
 
 
 def reading(ids: Tensor) -> dict[str, Tensor]:
-    """One text or two (B, T): the second begins after the first </s> (BERT's segments; others do not read them)."""
-    return {"ids": ids, "segments": documents(ids).clamp(max=1)}
+    """One text or two (B, T): the second begins after the first </s> (BERT's segments; others do not read them). The
+    first token of all, whatever it is, belongs to the first."""
+    return {"ids": ids, "segments": F.pad(documents(ids[:, 1:]).clamp(max=1), (1, 0))}
 
 
 def answered(outputs: Any, head: str) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from qkv.config import setting
 from qkv.data import Batch
+from qkv.errors import InputError
 from qkv.objectives import hiding
 from qkv.objectives.hiding import Draw, Flags
 from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Usual
@@ -114,6 +115,13 @@ class MaskedLM(Usual):
             rows = np.arange(len(at))[:, None] * at.size(1)
             runs = torch.from_numpy(hiding.runs(at.cpu().numpy()) + rows).to(at.device)[at]
         return of_words(table.ready(outputs.hidden[at]), table.weight, table.bias, asked.labels[at], runs)
+
+    def check(self, documents: int, marks: int) -> None:
+        if self.unit in INSIDE and not marks & INSIDE[self.unit]:
+            raise InputError(
+                f"masked_lm hides whole units of the kind {self.unit}, and the files mark none; give treebanks "
+                "(.conllu) or tagged names (.conll), or unit='word'"
+            )
 
 
 def of_words(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, runs: Tensor | None = None) -> Loss:

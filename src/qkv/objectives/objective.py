@@ -1,6 +1,6 @@
 """What training asks of an objective, whatever the task."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
@@ -86,6 +86,17 @@ class Objective(Protocol):
 
     def loss(self, outputs: Any, asked: Asked) -> Loss: ...
 
+    def measured(self, measure: "Measure") -> dict[str, float]:
+        """Its figures, by what measures one objective on everything."""
+        ...
+
+    def check(self, documents: int, marks: int) -> None:
+        """Refuse passages of so many documents, with any of these marks, of which it cannot be asked."""
+        ...
+
+
+Measure = Callable[[Objective], dict[str, float]]
+
 
 class Usual:
     """What most objectives say: they make their texts of a batch, need no head but the task's, and ask of any ids."""
@@ -96,3 +107,9 @@ class Usual:
 
     def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> Self:
         return self
+
+    def measured(self: Objective, measure: Measure) -> dict[str, float]:
+        return measure(self)
+
+    def check(self, documents: int, marks: int) -> None:
+        pass

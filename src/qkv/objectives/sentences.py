@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from qkv.config import setting
 from qkv.data import Batch
 from qkv.data.rows import Ints
+from qkv.errors import InputError
 from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Usual
 from qkv.objectives.passages import Passages
 
@@ -27,6 +28,7 @@ class OfSentences(Usual):
 
     name: ClassVar[str]
     passages = True
+    strangers: ClassVar[bool] = False  # whether it asks for sentences of other documents
     classes: ClassVar[int]
 
     @property
@@ -50,6 +52,13 @@ class OfSentences(Usual):
         total = F.cross_entropy(logits, labels, ignore_index=UNASKED, reduction="sum")
         return Loss(total, {"accuracy": (logits.argmax(dim=1) == labels).sum()})
 
+    def check(self, documents: int, marks: int) -> None:
+        if self.strangers and documents < 2:
+            raise InputError(
+                f"{self.name} needs sentences of other documents, and all the text is one document; "
+                "say what parts them: --data.documents blank_lines, or lines"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class NextSentence(OfSentences):
@@ -69,6 +78,7 @@ class NextSentence(OfSentences):
 
     name = "next_sentence"
     classes = 2
+    strangers = True
 
     def __post_init__(self) -> None:
         if not (0 <= self.random <= 1 and 0 <= self.short <= 1):
@@ -99,6 +109,7 @@ class SentenceDistance(OfSentences):
 
     name = "sentence_distance"
     classes = 3
+    strangers = True
 
     def arrange(self, rows: Passages, row: int, *draw: float) -> Arranged:
         n = len(rows.sizes[row])

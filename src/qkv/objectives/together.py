@@ -1,19 +1,35 @@
 """Several objectives as one: a weighted sum of their mean losses, or one of them for each batch."""
 
 import ast
+import copy
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from qkv.config import named, setting
 from qkv.data import Batch
 from qkv.errors import InputError
-from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Objective, Usual
+from qkv.objectives.objective import NOTHING, Asked, Given, Loss, Measure, Objective, Usual
 from qkv.text.tokenizer import Tokenizer
 
 
-class Together:
+class Several(Usual):
+    """Objectives by weight and name."""
+
+    parts: Sequence[tuple[float, str, Objective]]
+
+    @property
+    def heads(self) -> Mapping[str, str]:  # type: ignore[override]
+        return {name: text for _, _, objective in self.parts for name, text in objective.heads.items()}
+
+    def check(self, documents: int, marks: int) -> None:
+        for _, _, objective in self.parts:
+            objective.check(documents, marks)
+
+
+class Together(Several):
     """L = sum_i w_i L_i, each L_i a mean over what its own objective counts: "classes + 0.5 * causal_lm".
 
     Each prepares what those of an earlier `turn` made of the batch: one joins two texts, another hides words of both.
@@ -30,10 +46,6 @@ class Together:
                 f"{one} and {other} each put sentences in an order of their own, so that no text can be asked for "
                 f"both; ask for one of them at a time: {one} | {other}"
             )
-
-    @property
-    def heads(self) -> dict[str, str]:
-        return {name: text for _, _, objective in self.parts for name, text in objective.heads.items()}
 
     def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
         found, beside, asked = dict(inputs), dict[str, Any](), dict[int, Asked]()
@@ -80,8 +92,11 @@ class Numbered(Usual):
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         return self.objective.loss(outputs, asked)
 
+    def check(self, documents: int, marks: int) -> None:
+        self.objective.check(documents, marks)
 
-class Either:
+
+class Either(Several):
     """Sun et al. 2020 (ERNIE 2.0), section 3.1: one objective for each batch, drawn by their weights: "a | 2 * b".
 
     Continual learning is to begin with the model of the stage before, and to ask one more question beside the old ones.
@@ -100,10 +115,6 @@ class Either:
                 "every objective has the weight 0, so that nothing would be asked; give one of them another"
             )
 
-    @property
-    def heads(self) -> dict[str, str]:
-        return {name: text for _, _, objective in self.parts for name, text in objective.heads.items()}
-
     def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "Either":
         return Either([(weight, name, one.knowing(tokenizer, reads)) for weight, name, one in self.parts])
 
@@ -114,12 +125,53 @@ class Either:
     def loss(self, outputs: Any, asked: Asked) -> Loss:
         return self.parts[asked.chosen][2].loss(outputs, asked)
 
-    def figures(self, found: Mapping[str, dict[str, float]]) -> dict[str, float]:
-        """Of the figures of each, by its name: `loss` is their mean by the weights, others are those of the first; and
-        each of them bears the name of its objective too."""
+    def measured(self, measure: Measure) -> dict[str, float]:
+        """Each by itself: `loss` is their mean by the weights, others are those of the first; and each of them bears
+        the name of its objective too."""
+        found = {name: measure(one) for _, name, one in self.parts}
         loss = sum(weight * found[name]["loss"] for weight, name, _ in self.parts) / float(self.weights.sum())
         named = {f"{name}_{key}": value for name, figures in found.items() for key, value in figures.items()}
         return {**found[self.parts[0][1]], **named, "loss": loss}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Each(Usual):
+    """Liu et al. 2019 (MT-DNN), Algorithm 1: a batch of a mixture is asked for the loss of its own part alone.
+
+    The heads of a part bear its name, rte.classes, so that its batches move them and what all parts share.
+    """
+
+    parts: list[str] = setting([], "the objective of each part of a mixture, rte=classes; of others, that of its task")
+
+    def __post_init__(self) -> None:
+        from qkv.objectives import in_full, objective
+
+        texts = {name: in_full(text) for name, text in named(self.parts, "each").items()}
+        object.__setattr__(self, "parts", [f"{name}={text}" for name, text in texts.items()])
+        object.__setattr__(self, "_objectives", {name: objective(text) for name, text in texts.items()})
+
+    @property
+    def objectives(self) -> dict[str, Objective]:
+        found: dict[str, Objective] = self._objectives  # type: ignore[attr-defined]
+        return found
+
+    @property
+    def heads(self) -> dict[str, str]:  # type: ignore[override]
+        parts = self.objectives.items()
+        return {f"{part}.{head}": text for part, one in parts for head, text in one.heads.items()}
+
+    def knowing(self, tokenizer: Tokenizer, reads: Container[str] = ()) -> "Each":
+        known = copy.copy(self)
+        parts = {name: one.knowing(tokenizer, reads) for name, one in self.objectives.items()}
+        object.__setattr__(known, "_objectives", parts)
+        return known
+
+    def prepare(self, batch: Batch, rng: torch.Generator, inputs: Given = NOTHING) -> Asked:
+        return replace([*self.objectives.values()][batch.part].prepare(batch, rng, inputs), chosen=batch.part)
+
+    def loss(self, outputs: Any, asked: Asked) -> Loss:
+        part, objective = [*self.objectives.items()][asked.chosen]
+        return objective.loss(outputs.of(part), asked)
 
 
 def plain(objective: Objective) -> Iterator[Objective]:

@@ -10,6 +10,8 @@ from qkv.serving.limits import Refusal
 from qkv.serving.models import Served
 from qkv.serving.service import Endpoint, Visit
 
+HOLES = 16  # of a text that are filled jointly: each takes a reading of the text for every way that is followed
+
 
 @dataclass(frozen=True, kw_only=True)
 class PredictTexts:
@@ -22,10 +24,12 @@ class PredictTexts:
 
 @dataclass(frozen=True, kw_only=True)
 class FillTexts:
-    """What POST /api/fill reads: texts with <mask> in place of words, and how many words to give for each."""
+    """What POST /api/fill reads: texts with <mask> in place of words, and how many words to give for each; or, jointly,
+    how many ways to fill all of a text."""
 
     q: str | list[str]
     k: int = 5
+    jointly: bool = False
     model: str | None = None
     api_key: str | None = None
 
@@ -70,7 +74,10 @@ def fill(asked: Visit) -> dict[str, Any]:
     served, most = asked.service.models.able("fill", wish.model), asked.service.limits.items
     if not 1 <= wish.k <= most:
         raise Refusal(400, f"k is {wish.k}; ask for 1 to {most} words")
-    answers = asked.model(served).ask(served.model.fill, items_of(asked, wish.q, served), k=wish.k)
+    items = items_of(asked, wish.q, served)
+    if wish.jointly and (holes := max(served.model.holes(text) for text in items)) > HOLES:
+        raise Refusal(400, f"a text has {holes} holes, and at most {HOLES} are filled jointly; leave jointly out")
+    answers = asked.model(served).ask(served.model.fill, items, k=wish.k, jointly=wish.jointly)
     return {"model": served.name, "answers": answers}
 
 

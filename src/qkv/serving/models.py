@@ -97,6 +97,8 @@ class Models:
             if how:
                 model.open_workers()  # now, while this process has no threads that a copy would miss
             served[name] = Served(name, Path(folder), model, task.name, uses(loaded))
+            for part, one in getattr(model, "parts", {}).items():  # each answers by a name of its own
+                served[f"{name}.{part}"] = Served(f"{name}.{part}", Path(folder), one, one.task.name)
         return cls(list(served.values()))
 
     def named(self, name: str) -> Served:

@@ -9,6 +9,7 @@ from qkv.tasks.embed import Embed
 from qkv.tasks.embedder import Embedder
 from qkv.tasks.fill import Fill
 from qkv.tasks.heads import FindHeads
+from qkv.tasks.joint import Joint
 from qkv.tasks.language_model import LanguageModel
 from qkv.tasks.pairs import JudgePairs, RatePairs
 from qkv.tasks.predictor import Classifier, Predictor
@@ -29,6 +30,7 @@ TASKS: dict[str, type[Task]] = {
     "choose": ChooseAnswers,
     "cloze": ReadCloze,
     "heads": FindHeads,
+    "joint": Joint,
 }
 
 # What a model folder can be opened for: its own task, or one that any backbone can do with nothing more to learn.

@@ -12,10 +12,9 @@ from qkv.config import setting
 from qkv.data import Rows, Stream, Windows, each_row
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import at_holes
-from qkv.folder import About
+from qkv.folder import About, Loaded
 from qkv.models import Bert, Elmo, Model
-from qkv.objectives import MaskedLM, NextSentence, Objective, SentenceDistance, plain
-from qkv.objectives.masked_lm import INSIDE
+from qkv.objectives import Objective, objective
 from qkv.objectives.passages import BASE, COLUMNS
 from qkv.tasks.corpus import Corpus, Scale
 from qkv.tasks.filler import Filler
@@ -107,26 +106,15 @@ class Fill(OnRunningText):
         batch = max(1, self.data.batch_tokens // length)
         return Windows(rows, length=max(1, length - 1), batch=batch, seed=self.data.seed)
 
-    def check(self, corpus: Corpus, asked: Objective) -> None:
-        """Of the training rows: whether there are the documents, and the phrases, that are asked about."""
+    def check(self, rows: Rows, asked: Objective) -> None:
+        """Whether there are the documents, and the phrases, that are asked about."""
         if not self.by_passages:
             return
-        parts = list(plain(asked))
         marks, documents = 0, set[int]()
-        for _, _, marked, (high, low, _) in each_row(corpus.train):
+        for _, _, marked, (high, low, _) in each_row(rows):
             marks |= int(np.bitwise_or.reduce(marked))
             documents.add(high * BASE + low)
-        for one in parts:
-            if isinstance(one, NextSentence | SentenceDistance) and len(documents) < 2:
-                raise InputError(
-                    f"{one.name} needs sentences of other documents, and all the text to train on is one document; "
-                    "say what parts them: --data.documents blank_lines, or lines"
-                )
-            if isinstance(one, MaskedLM) and one.unit in INSIDE and not marks & INSIDE[one.unit]:
-                raise InputError(
-                    f"masked_lm hides whole units of the kind {one.unit}, and the files mark none; give treebanks "
-                    "(.conllu) or tagged names (.conll), or unit='word'"
-                )
+        asked.check(len(documents), marks)
 
     def baselines(self, corpus: Corpus) -> dict[str, float]:
         """What counts of words say, and of pairs of words, at every place that may be hidden."""
@@ -138,3 +126,14 @@ class Fill(OnRunningText):
         )
         found = at_holes(train, valid, len(corpus.tokenizer), special=EOS)
         return {name: one.loss for name, one in found.items()}
+
+    def about(self, corpus: Corpus) -> About:
+        told = super().about(corpus)
+        return {**told, "documents": self.data.documents} if self.by_passages else told
+
+    def asked_of(self, loaded: Loaded) -> str:
+        """All that the model was asked in training, each figure under its name; but not where it has lost the heads for
+        that, as a folder of others' has."""
+        asked = loaded.about.get("objective", self.objective)
+        heads: Any = getattr(loaded.model, "head_texts", {})
+        return asked if objective(asked).heads.keys() <= heads.keys() else ""

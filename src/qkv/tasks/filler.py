@@ -64,6 +64,9 @@ class Filler:
             raise InputError(f"{shown} has no {MASK}; write it where a word is to be filled in")
         return framed
 
+    def holes(self, text: str) -> int:
+        return self.framed(text).count(self.mask)
+
     def apart(self, rows: list[list[int]], k: int) -> list[Any]:
         """Each hole by itself."""
         answers = list[Any]()

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from qkv.config import Tree, merge, setting
+from qkv.config import Tree, merge, parse_call, setting, to_call
 from qkv.errors import InputError
 from qkv.evaluation import pearson, spearman
 from qkv.folder import About
-from qkv.models import CausalBackbone, Model
+from qkv.models import Backbone, CausalBackbone, Model
 from qkv.objectives import Asked
 from qkv.objectives.answers import rated
 from qkv.tasks.asking import Names, fields
@@ -37,13 +37,14 @@ class OnPairs(OnBackbone):
     example_class = LabelledPair
     asks = 'qkv predict "a text" "another text"'
     key_is = "pair of texts"
+    names = TEXTS
     one = (str, tuple, Mapping)
 
     def read(self, paths: Sequence[Path]) -> Iterator[LabelledPair]:
         return read_labelled_pairs(paths)
 
     def question(self, given: Any, place: str) -> LabelledPair:
-        first, second = fields(given, TEXTS, place)
+        first, second = fields(given, self.names, place)
         if not first.strip() or not second.strip():
             raise InputError(f"{place} has a text without a word; give two texts with at least a word in each")
         return LabelledPair(first, second, "", place)
@@ -60,13 +61,38 @@ class OnPairs(OnBackbone):
         return list(zip(firsts, seconds, strict=True))
 
 
+@dataclass(frozen=True, kw_only=True)
+class PairConfig(BackboneConfig):
+    """How pairs of texts with a label become ids and batches."""
+
+    head: str = setting("", "what answers, in place of a linear layer: san(turns=5, dropping=0.1), of MT-DNN")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.head and parse_call(self.head)[0] != "san":
+            raise ValueError(f"head must be san, or empty for a linear layer, not {self.head!r}")
+
+
 class JudgePairs(OnPairs, OneLabel):
     """Devlin et al. 2019, section 4.1: what one text is to another, as a class: a paraphrase, a consequence."""
 
     name = "pair"
     shape = "labelled_pairs"
+    data_class = PairConfig
     defaults = {"training": {"best_by": "accuracy"}}  # noqa: RUF012
     files = "files of two texts and a label (tsv, csv, jsonl), for example: qkv train rte.tsv --task pair --start bert"
+
+    def heads(self, facts: About) -> dict[str, str]:
+        if not self.data.head:
+            return super().heads(facts)
+        assert issubclass(self.model, Backbone)
+        if "</s>" not in self.model.frame.between:
+            raise InputError(
+                f"data.head is {self.data.head}, which must tell two texts apart, but a {self.model.__name__.lower()} "
+                "reads them with no </s> between; leave it out, or start from a bert"
+            )
+        name, options = parse_call(self.data.head)
+        return {"classes": to_call(name, {"n": len(facts["labels"]), **options})}
 
     def encode(self, examples: Sequence[LabelledPair], tokenizer: Tokenizer, facts: About) -> list[list[list[int]]]:
         """(both texts in their frame, the label)"""

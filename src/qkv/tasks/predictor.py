@@ -55,6 +55,18 @@ class Predictor:
         return [found[i] for i in range(len(parts))]
 
 
+class Predictors:
+    """`qkv.load(folder).parts["rte"].predict(given)`: what `qkv.load` gives for a mixture, on one set of weights."""
+
+    def __init__(self, task: Any, loaded: Loaded, engine: str = "lean") -> None:
+        self.task, self.model, self.tokenizer, self.about = task, loaded.model, loaded.tokenizer, loaded.about
+        self.folder, self.parts = loaded.folder, dict[str, Predictor]()
+        reader: Any = open_reader(loaded, engine)
+        for name, own in task.tasks.items():
+            self.parts[name] = own.open(task.part(loaded, name), engine="plain")
+            self.parts[name].reader = reader.of(name)
+
+
 class Classifier(Predictor):
     """Names the class of a text: {"label": "pos", "probabilities": {"neg": 0.1, "pos": 0.9}}."""
 

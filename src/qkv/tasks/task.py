@@ -6,18 +6,18 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, get_origin, get_type_hints
+from typing import Any, ClassVar, cast, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
 
-from qkv.config import Tree
+from qkv.config import Tree, merge
 from qkv.data import Buckets, Place, Rows, RowsInMemory, Stream, generator
 from qkv.errors import InputError
 from qkv.evaluation import class_scores
 from qkv.folder import About, Loaded
 from qkv.models import MODELS, Backbone, Headed, Model
-from qkv.objectives import NOTHING, Asked, Either, Objective, objective
+from qkv.objectives import NOTHING, Asked, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
 from qkv.tasks.predictor import Predictor
 from qkv.tasks.text_config import TextConfig
@@ -58,6 +58,7 @@ class Task:
     sample_letters: ClassVar[float] = math.inf  # or fewer, when they are long
     specials: ClassVar[tuple[str, ...]] = ()  # named tokens that its vocabulary must have, beside those of the model
     opens: ClassVar[type[Any]] = Predictor  # what `qkv.load` gives for a model that answers
+    names: ClassVar[Mapping[str, Sequence[str]]] = {}  # of the texts of a question, where it has several: see asking.py
     one: ClassVar[tuple[type[Any], ...]] = (str, Mapping)  # what is one question to it; a list of them is several
     start: Tree = {}  # noqa: RUF012  # the settings of the model to begin with, if there is one
 
@@ -139,6 +140,10 @@ class Task:
         """Facts that follow from the model's settings and decide how texts are encoded: the longest that it reads."""
         return {}
 
+    def bounded(self, facts: About, config: Any) -> About:
+        """The facts of the data with those of the model."""
+        return cast(About, merge(facts, self.bounds(config)))
+
     def parts(self, example: Any, tokenizer: Tokenizer, facts: About) -> list[Any]:
         """What is read of an example, one by one: itself, unless a task reads long ones in windows."""
         return [example]
@@ -186,6 +191,10 @@ class Task:
         what is asked."""
         return self.data
 
+    def asking(self, text: str) -> str:
+        """The text of an objective, with what follows from the settings of the data: what each part is asked."""
+        return text
+
     def heads(self, facts: About) -> dict[str, str]:
         """The heads on a backbone that answer, each by the name of the objective that asks it."""
         return {}
@@ -199,7 +208,7 @@ class Task:
         """Beginnings of parameters that are not taken from a model to start from: they answer another question."""
         return ()
 
-    def check(self, corpus: Corpus, asked: Objective) -> None:
+    def check(self, rows: Rows, asked: Objective) -> None:
         """Refuse rows of which the objective cannot be asked."""
 
     def remarks(self) -> list[str]:
@@ -242,9 +251,11 @@ class Task:
         Of tokens, `loss` is the mean of -log p and `smoothed_loss` what training lowers; where there are `answers`,
         they are `scored` too. Of several objectives of which each batch asks one, all are measured on everything.
         """
-        if isinstance(objective, Either):
-            return objective.figures({name: self.measure(model, one, batches) for _, name, one in objective.parts})
         model.eval()
+        return objective.measured(lambda one: self.measured(model, one, batches))
+
+    def measured(self, model: Model, objective: Objective, batches: Stream) -> dict[str, float]:
+        """The same of one objective."""
         device, sums, counts = next(model.parameters()).device, Counter[str](), Counter[str]()
         found, gold = list[Any](), list[Any]()
         for number, batch in enumerate(batches.in_order()):
@@ -267,13 +278,24 @@ class Task:
         """Figures of what the model writes for the examples to validate on, if it writes."""
         return dict
 
+    def summed_up(self, figures: dict[str, float]) -> dict[str, float]:
+        """All figures of a validation, with those that are made of several."""
+        return figures
+
     def evaluate(self, loaded: Loaded, examples: Sequence[Any], *, by: str = "", **how: Any) -> Tree:
         """Figures of a trained model on some examples, by the task's own objective or another; `how` says how to
         search, for tasks that do."""
-        asked = objective(by or self.objective).knowing(loaded.tokenizer)
+        asked = objective(by or self.objective).knowing(loaded.tokenizer, loaded.model.inputs())
+        if lacking := sorted(asked.heads.keys() - getattr(loaded.model, "head_texts", {}).keys()):
+            raise InputError(f"the model has no head for {lacking[0]}; train it with that, or measure by another one")
         self.data = self.settle(loaded.model.config, asked)
         rows = RowsInMemory([*self.rows(examples, loaded.tokenizer, loaded.about)])
+        self.check(rows, asked)
         return dict(self.measure(loaded.model, asked, self.validation(rows)))
+
+    def asked_of(self, loaded: Loaded) -> str:
+        """The objective by which a trained model is scored, if that is not just the task's own."""
+        return ""
 
     def timed(self, loaded: Loaded, examples: Sequence[Any], **how: Any) -> Tree:
         """How fast it answers, for tasks that write."""

@@ -3,7 +3,7 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,24 @@ def find_columns(cells: Sequence[str], *names: Sequence[str]) -> list[int] | Non
     lower = [cell.strip().lower() for cell in cells]
     found = [next((lower.index(one) for one in several if one in lower), None) for several in names]
     return None if None in found else [column for column in found if column is not None]
+
+
+def read_columns(path: Path, names: Collection[Sequence[str]]) -> Iterator[Any]:
+    """The columns of these names in each row of a table, whose first row may name them; without it, all cells. A blank
+    row is an empty text."""
+    columns, width = list[int](), 0
+    for number, cells in rows(path):
+        if number == 1 and (found := find_columns(cells, *names)):
+            columns, width = found, len(cells)
+        elif not "".join(cells).strip():
+            yield ""
+        elif width and len(cells) != width:
+            raise InputError(
+                f"{path} line {number} has {len(cells)} cells, and the first line names {width}; give each line as many"
+            )
+        else:
+            texts = [cells[column] for column in columns] or cells
+            yield tuple(texts) if len(texts) > 1 else texts[0]
 
 
 def read_objects(path: Path, shape: str, skipped: Counter[str] | None = None) -> Iterator[tuple[str, Record]]:

@@ -107,7 +107,7 @@ def check_asked(task: Task, corpus: Corpus, model: Model, settings: Settings) ->
     batch, _ = next(batches.stream())
     try:
         question = objective(settings.objective).knowing(corpus.tokenizer, model.inputs())
-        task.check(corpus, question)
+        task.check(corpus.train, question)
         asked = question.prepare(batch, generator(0, Place()))
         fits = asked.inputs.keys() <= model.inputs()
     except (TypeError, ValueError, IndexError) as error:

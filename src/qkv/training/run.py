@@ -16,7 +16,7 @@ from qkv.errors import InputError
 from qkv.files import alone, remove, write_json, write_text
 from qkv.folder import About, Loaded, RunFolder
 from qkv.models import MODELS, Model
-from qkv.objectives import Either, objective, plain
+from qkv.objectives import in_full, leads, objective
 from qkv.tasks import TASKS, Corpus, Task
 from qkv.tasks.corpus import Part, are_files, is_given, learn_tokenizer
 from qkv.text.tokenizer import Tokenizer
@@ -121,13 +121,16 @@ class Run:
     def go(self) -> Trained:
         settings, corpus, model = self.resumed() if self.goes_on else self.prepared()
         task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
-        loaded = Loaded(model, corpus.tokenizer, task.about(corpus))
+        about = task.about(corpus)
+        if settings.objective != in_full(task.objective):
+            about["objective"] = settings.objective
+        loaded = Loaded(model, corpus.tokenizer, about)
         asked = objective(settings.objective).knowing(corpus.tokenizer, model.inputs())
         batches = task.stream(corpus.train)
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
         teller = Teller(self.display, self.folder, task, settings)
         hooks = Hooks(
-            lambda model: {**task.measure(model, asked, valid), **judge()},
+            lambda model: task.summed_up({**task.measure(model, asked, valid), **judge()}),
             lambda model, path: folder.save(path, model, corpus.tokenizer, loaded.about),
             teller.event,
             self.out,
@@ -159,8 +162,7 @@ class Run:
                 self.folder.place.mkdir(exist_ok=True)
                 remove(self.folder.corpus)
                 corpus = Corpus.open(corpus.folder.rename(self.folder.corpus))
-        question, own = objective(settings.objective), objective(task.objective)
-        is_own = not isinstance(question, Either) and type(next(plain(question))) is type(own)  # what baselines answer
+        is_own = leads(task.objective, settings.objective)  # what baselines answer
         if is_own and (baselines := task.baselines(corpus)):
             write_json(self.folder.baselines, baselines)
         checkpoint.set_random_state(self.drawn)
@@ -184,7 +186,7 @@ class Run:
         facts = task.facts(survey, tokenizer)
         settings = prepare.fitted(task, tree, tokenizer, facts, self.where)
         task.data = settings.data
-        facts |= task.bounds(settings.model)
+        facts = task.bounded(facts, settings.model)
         model = self.built(task, settings, facts, tokenizer)
         with checkpoint.explained(self.out):
             corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display)

@@ -200,9 +200,11 @@ def complete(tree: Mapping[str, Any], where: str) -> Settings:
         "data": from_tree(task.data_class, tree.get("data", {}), where, "data."),
         "model": from_tree(model.config_class, spelled_out(tree, where), where, "model."),
     }
-    parts["data"] = task(parts["data"], model).settle(parts["model"], objective(tree["objective"]))
+    made = task(parts["data"], model)
+    asked = made.asking(tree["objective"])
+    parts["data"] = made.settle(parts["model"], objective(asked))
     rest = {key: value for key, value in tree.items() if key not in parts}
-    settings = replace(from_tree(Settings, rest, where), **parts, objective=in_full(tree["objective"]))
+    settings = replace(from_tree(Settings, rest, where), **parts, objective=in_full(asked))
     by = settings.training.best_by
     if by not in task.figures:
         known = " and ".join(task.figures)

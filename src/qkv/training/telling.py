@@ -12,7 +12,7 @@ from typing import Any
 from rich.progress import BarColumn
 
 from qkv.errors import InputError
-from qkv.evaluation import FIGURES, in_words
+from qkv.evaluation import FIGURES, in_words, is_of_part
 from qkv.files import write_json, write_text
 from qkv.folder import RunFolder
 from qkv.look import draw_curves
@@ -22,7 +22,7 @@ from qkv.training.display import Display, duration
 from qkv.training.settings import Settings
 from qkv.training.trainer import Trainer
 
-SHOWN = ("loss", "perplexity", "bleu", "accuracy", "pearson", "f1")  # of all figures of a validation
+SHOWN = ("loss", "perplexity", "bleu", "accuracy", "pearson", "f1", "mean")  # of all figures of a validation
 EVERY = 1.0  # seconds of training that one line of the log stands for
 SLOW = 15.0  # seconds between lines where no live line can be shown (a file, a pipe, CI)
 
@@ -163,7 +163,8 @@ class Teller:
         if kind == "train":
             self.step(event)
         elif kind == "valid":
-            figures = in_words({name: event[name] for name in SHOWN if name in event})
+            shown = {name: value for name, value in event.items() if name in SHOWN or is_of_part(name)}
+            figures = in_words(shown)
             self.validation, best = f" | valid: {figures}", " (best)" if event["best"] else ""
             self.say(f"epoch {event['epoch']:.2f}, step {event['step']:,}: validation {figures}{best}")
             self.log.draw(at_least=30)

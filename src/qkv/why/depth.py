@@ -1,6 +1,7 @@
 """Why residual connections and layer norm: gradients through deep stacks, and what a norm looks at."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -85,7 +86,7 @@ def residuals() -> Measured:
 
 
 def layer_norm() -> Measured:
-    norm = Residual(32, 0.0, "post").double().norm
+    norm: Any = Residual(32, 0.0, "post").double().norm
     x = 3 * noise(100, 32) + 5
     y, moved = norm(x), norm(2 * x + 7)
     formula = (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()

@@ -9,6 +9,7 @@ from torch import Tensor
 from qkv.config import Tree
 from qkv.convert.families.bert import BERT, DISTILBERT, ERNIE, ERNIE2, ROBERTA, XLM_ROBERTA
 from qkv.convert.families.gpt import GPT, GPT2
+from qkv.convert.families.llama import LLAMA, read_llama
 from qkv.convert.families.marian import read_marian
 from qkv.convert.family import read, task_of_class
 from qkv.convert.foreign import Converted
@@ -19,13 +20,14 @@ def read_ernie(folder: Path, tree: Tree, theirs: dict[str, Tensor]) -> Converted
     return read(ERNIE2 if tree.get("use_task_id") else ERNIE, folder, tree, theirs)
 
 
-BACKBONES = {each.model_type: each for each in (BERT, ROBERTA, XLM_ROBERTA, DISTILBERT, ERNIE, GPT, GPT2)}
+BACKBONES = {each.model_type: each for each in (BERT, ROBERTA, XLM_ROBERTA, DISTILBERT, ERNIE, GPT, GPT2, LLAMA)}
 # By the `model_type` of their config.json: (folder, config.json, model.safetensors) -> a model of ours.
 FAMILIES: dict[str, Callable[[Path, Tree, dict[str, Tensor]], Converted]] = {
     "marian": read_marian,
     "pegasus": read_marian,
     **{name: partial(read, each) for name, each in BACKBONES.items()},
     "ernie": read_ernie,
+    "llama": read_llama,
 }
 
 

@@ -84,6 +84,7 @@ GPT2 = Family(
         "tie_word_embeddings": True,
         "add_cross_attention": False,
     },
+    given={"tied": True},
     into=into,
     out=out,
 )
@@ -102,7 +103,7 @@ GPT = replace(
     names=[("tokens_embed.weight", "tokens.weight"), ("positions_embed.weight", "decoder.positions.0.weight"), *NAMES],
     left_out=(*GPT2.left_out, "position_ids"),
     must={"tie_word_embeddings": True},
-    given={"d_ff": 0},
+    given={"tied": True, "d_ff": 0},
     activations={
         "gelu": "gelu_tanh",
         "relu": "relu",
