@@ -36,7 +36,7 @@ def by_a_loop(train: Text, valid: Text, size: int) -> float:
     weights, held = [0.25] * 4, estimates(train[:cut], train[cut:], size)
     for _ in range(ROUNDS):
         shares = [[weight * p / mixed(weights, row) for weight, p in zip(weights, row, strict=True)] for row in held]
-        weights = [sum(column) / len(held) for column in zip(*shares, strict=True)]
+        weights = [(sum(column) + 1) / (len(held) + 4) for column in zip(*shares, strict=True)]
     rows = estimates(train, valid, size)
     return -sum(math.log(mixed(weights, row)) for row in rows) / len(rows)
 
@@ -53,7 +53,7 @@ def test_it_is_the_loop(data: st.DataObject) -> None:
 def test_a_text_that_repeats_itself_costs_little_and_noise_costs_all() -> None:
     cycle = np.array([0, 1, 2] * 200)
     noise = np.random.default_rng(1).integers(0, 8, 20_000)
-    assert interpolated_trigram(cycle, cycle, 3) < 0.05
+    assert interpolated_trigram(cycle, cycle, 3) < 0.1
     assert interpolated_trigram(noise[:10_000], noise[10_000:], 8) == pytest.approx(math.log(8), abs=0.02)
 
 
@@ -103,7 +103,8 @@ def test_counts_at_the_holes_are_those_of_a_loop() -> None:
         held = [[before(*one)[c] for c in columns] for one in holes(train[855:])]
         for _ in range(20):
             shares = [[w * p for w, p in zip(weights, line, strict=True)] for line in held]
-            weights = [sum(line[i] / sum(line) for line in shares) / len(shares) for i in range(len(columns))]
+            given = [sum(line[i] / sum(line) for line in shares) + 1 for i in range(len(columns))]
+            weights = [one / sum(given) for one in given]
 
         def p(u: int, w: int, v: int, weights: list[float] = weights, columns: list[int] = columns) -> float:
             return mixed(weights, [after(u, w, v)[c] for c in columns])
