@@ -36,7 +36,7 @@ def by_a_loop(train: Text, valid: Text, size: int) -> float:
     weights, held = [0.25] * 4, estimates(train[:cut], train[cut:], size)
     for _ in range(ROUNDS):
         shares = [[weight * p / mixed(weights, row) for weight, p in zip(weights, row, strict=True)] for row in held]
-        weights = [(sum(column) + 1) / (len(held) + 4) for column in zip(*shares, strict=True)]
+        weights = [(sum(column) + 0.1) / (len(held) + 0.4) for column in zip(*shares, strict=True)]
     rows = estimates(train, valid, size)
     return -sum(math.log(mixed(weights, row)) for row in rows) / len(rows)
 
@@ -103,7 +103,7 @@ def test_counts_at_the_holes_are_those_of_a_loop() -> None:
         held = [[before(*one)[c] for c in columns] for one in holes(train[855:])]
         for _ in range(20):
             shares = [[w * p for w, p in zip(weights, line, strict=True)] for line in held]
-            given = [sum(line[i] / sum(line) for line in shares) + 1 for i in range(len(columns))]
+            given = [sum(line[i] / sum(line) for line in shares) + 0.1 for i in range(len(columns))]
             weights = [one / sum(given) for one in given]
 
         def p(u: int, w: int, v: int, weights: list[float] = weights, columns: list[int] = columns) -> float:

@@ -87,8 +87,9 @@ def test_what_it_says_has_its_shape(model: Backbone, ids: Tensor) -> None:
 def test_every_parameter_gets_a_finite_gradient(model: Backbone, ids: Tensor) -> None:
     """In training, several times: what is drawn may leave a part out once."""
     model.train()
-    given = {"targets": torch.tensor([[1, 4], [0, 3], [0, 0], [2, 6]])} if "targets" in model.inputs() else {}
-    given |= {"segments": (torch.arange(T) > 3).expand(B, -1).long()} if "segments" in model.inputs() else {}
+    segments = (torch.arange(T) > 3).expand(B, -1).long()
+    asked = {"targets": torch.tensor([[1, 4], [0, 3], [0, 0], [2, 6]]), "segments": segments}
+    given = asked if "targets" in model.inputs() else {}
     for _ in range(8):
         outputs = model(ids, **given)
         said = outputs.logits if isinstance(outputs, Outputs) else outputs

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kit import along, close, stirred, tiny_model, tokenizer
 from qkv import folder
-from qkv.models import MODELS, Backbone, EncoderDecoder, HeadFinder, Hierarchical, Model, Reader
+from qkv.models import MODELS, Backbone, EncoderDecoder, HeadFinder, Hierarchical, Model, Reader, XLNet
 from qkv.positions import Tree
 from qkv.text.tokenizer import PAD
 
@@ -29,6 +29,7 @@ def ids(*shape: int, seed: int = 1) -> Tensor:
 # By the kind of model, the first that fits: what its objective prepares.
 INPUTS: dict[type[Model], dict[str, Any]] = {
     EncoderDecoder: {"src": ids(7), "tgt": ids(T, seed=2)},
+    XLNet: {"ids": ids(T), "targets": torch.tensor([[1, 4], [0, 2], [0, 0]])},
     Backbone: {"ids": ids(T)},
     Hierarchical: {"words": ids(4, T)},
     Reader: {"document": ids(T), "question": ids(4, seed=2)},

@@ -109,10 +109,10 @@ def test_nearness_is_the_cosine() -> None:
     "task": "a recurrent of the task 'translate' cannot do the task 'embed'; give one with a backbone",
     "fill": "a recurrent of the task 'translate' cannot do the task 'fill'; train one for it",
     "unknown": "of a task 'embde', which this qkv does not have; did you mean 'embed'",
-    "pool": "pool='men' is none of last, first, mean; did you mean 'mean'",
+    "pool": "pool='men' is none of last, first, mean, concat; did you mean 'mean'",
     "option": "no option 'beam' for .*; known: engine, normalise, pool",
     "score": "of the task 'embed', which has no right answers to score; use: qkv embed",
-    "about": "pool: Input should be 'last', 'first' or 'mean'",
+    "about": "pool: Input should be 'last', 'first', 'mean' or 'concat'",
     "length": "data.max_length is 90, but the model's context is 50 tokens",
 })  # fmt: skip
 def test_what_cannot_be_opened_is_refused(wrong: str, bert: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from kit import refused, same, stirred, tiny_model, weights
 from qkv.config import to_tree
 from qkv.errors import InputError
 from qkv.models import Backbone, Headed
-from qkv.training.groups import Group, Several, parameters, parted
+from qkv.training.groups import Group, Optimizers, parameters, parted
 from qkv.training.optimizers import Unfreezing, build_optimizer, clip_each
 from qkv.training.settings import TrainingConfig
 
@@ -97,7 +97,7 @@ def test_a_run_goes_on_as_if_it_had_never_stopped(workshop: Any) -> None:
     again = workshop.trainer(out="parted", steps=9, groups=groups)
     assert again.resume()
     again.run()
-    assert isinstance(again.optimizer, Several)
+    assert isinstance(again.optimizer, Optimizers)
     assert same(weights(again.model), weights(straight.model))
 
 

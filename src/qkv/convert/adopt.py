@@ -21,8 +21,8 @@ from qkv.text.tokenizer import Tokenizer
 # Our special tokens, the keys by which their settings name the one that plays the part, and its usual names. In the
 # order of choosing: GPT-2's only one is the end, whatever else it is said to be.
 PARTS = {
-    "</s>": (("sep_token", "eos_token"), ("[SEP]", "<sep>", "</s>", "<|endoftext|>")),
-    "<s>": (("cls_token", "bos_token"), ("[CLS]", "<cls>", "<s>")),
+    "</s>": (("sep_token", "eos_token"), ("[SEP]", "</s>", "<|endoftext|>", "<sep>")),
+    "<s>": (("cls_token", "bos_token"), ("[CLS]", "<s>", "<cls>")),
     "<pad>": (("pad_token",), ("[PAD]", "<pad>")),
     "<unk>": (("unk_token",), ("[UNK]", "<unk>")),
     "<mask>": (("mask_token",), ("[MASK]", "<mask>")),

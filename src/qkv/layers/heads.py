@@ -252,8 +252,10 @@ def pooled(hidden: Tensor, real: Tensor, pool: Pool) -> Tensor:
         largest = hidden.masked_fill(~real[:, :, None], -torch.inf).amax(dim=1)
         largest = largest.masked_fill(~real.any(dim=1, keepdim=True), 0)  # of a text of nothing
         return torch.cat([pooled(hidden, real, "last"), largest, mean(hidden, real)], dim=1)
-    at = real.sum(dim=1).sub(1).clamp(min=0) if pool == "last" else torch.zeros_like(real[:, 0], dtype=torch.long)
-    return hidden[torch.arange(len(hidden), device=hidden.device), at]
+    if pool == "first":
+        return hidden[:, 0]
+    at = real.sum(dim=1).sub(1).clamp(min=0)  # (B,)
+    return hidden.gather(1, at[:, None, None].expand(-1, 1, hidden.size(2)))[:, 0]
 
 
 HEADS: dict[str, type[Head]] = {

@@ -1,4 +1,4 @@
-"""Several optimisers for one model, each for the parameters of some names."""
+"""Optimizers optimisers for one model, each for the parameters of some names."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def parted(model: nn.Module, groups: Sequence[Group]) -> list[list[nn.Parameter]
     return found
 
 
-class Several:
+class Optimizers:
     """As one optimiser: the states of their parameters are numbered one behind the other."""
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
@@ -95,8 +95,8 @@ class Several:
             one.load_state_dict({**one.state_dict(), "state": own})
 
 
-def each(optimizer: "torch.optim.Optimizer | Several") -> list[torch.optim.Optimizer]:
-    return optimizer.optimizers if isinstance(optimizer, Several) else [optimizer]
+def each(optimizer: "torch.optim.Optimizer | Optimizers") -> list[torch.optim.Optimizer]:
+    return optimizer.optimizers if isinstance(optimizer, Optimizers) else [optimizer]
 
 
 def parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from qkv.errors import InputError
 from qkv.layers import Embedding, Projection, Recurrence, Stack
 from qkv.positions import Position
-from qkv.training.groups import Group, Several, each, matches, parameters, parted
+from qkv.training.groups import Group, Optimizers, each, matches, parameters, parted
 from qkv.training.settings import TrainingConfig
 
 TABLES = Embedding | nn.Embedding | Projection | Position  # of tokens and of positions
@@ -90,7 +90,7 @@ class Unfreezing:
                 parameter.requires_grad_(first <= epoch)
 
 
-def clip_each(optimizer: torch.optim.Optimizer | Several, longest: float) -> Tensor:
+def clip_each(optimizer: torch.optim.Optimizer | Optimizers, longest: float) -> Tensor:
     """Scale the gradients of each optimiser down; returns the length that all of them had."""
     norms = [clip(parameters(one), longest) for one in each(optimizer)]
     return norms[0] if len(norms) == 1 else torch.stack(norms).norm()
@@ -111,7 +111,7 @@ def clip(several: Iterable[Tensor], longest: float) -> Tensor:
 
 def build_optimizer(
     model: nn.Module, c: TrainingConfig, device: torch.device, precision: torch.dtype
-) -> torch.optim.Optimizer | Several:
+) -> torch.optim.Optimizer | Optimizers:
     """The optimiser that the settings name, over all of a model's parameters; or those of their groups."""
     if not c.groups:
         return one_optimizer(model, c, device, precision)
@@ -123,7 +123,7 @@ def build_optimizer(
         several.append(one_optimizer(model, changed, device, precision, only=set(map(id, own))))
         for part in several[-1].param_groups:
             part["factor"] *= group.rate / c.learning_rate
-    return Several(several)
+    return Optimizers(several)
 
 
 def one_optimizer(
