@@ -11,6 +11,7 @@ from qkv.attention import drawing, visible
 from qkv.config import setting
 from qkv.errors import InputError
 from qkv.layers import Activation, Embedding, NoProjection, Projection, Stack, StackConfig, init_normal
+from qkv.models.bert import PRESETS  # base and large have BERT's sizes in the paper too
 from qkv.models.model import Backbone, Outputs
 from qkv.positions import Places
 from qkv.text.frames import Frame
@@ -47,17 +48,6 @@ class XLNetConfig(StackConfig):
         super().__post_init__()
         if self.memory < 0:
             raise InputError(f"memory must be a number of tokens, or 0 for none, not {self.memory}")
-
-
-# tiny to medium: the sizes of Turc et al. 2019 for BERT; base and large: Yang et al. 2019.
-PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": {"d_model": 128, "n_heads": 2, "layers": 2},
-    "mini": {"d_model": 256, "n_heads": 4, "layers": 4},
-    "small": {"d_model": 512, "n_heads": 8, "layers": 4},
-    "medium": {"d_model": 512, "n_heads": 8, "layers": 8},
-    "base": {"d_model": 768, "n_heads": 12, "layers": 12},
-    "large": {"d_model": 1024, "n_heads": 16, "layers": 24},
-}
 
 
 class XLNet(Backbone):
