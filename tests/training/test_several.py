@@ -1,5 +1,6 @@
 """Several optimisers for one model: who has which parameters, when they begin, each clipped by itself, and going on."""
 
+import math
 from typing import Any
 
 import pytest
@@ -74,11 +75,22 @@ def test_each_is_clipped_by_itself() -> None:
     for name, parameter in model.named_parameters():
         parameter.grad = torch.full_like(parameter, 10.0 if kind_of(name) == 0 else 1e-4)
     before = [parameter.grad.norm().item() for parameter in model.parameters() if parameter.grad is not None]
-    found = clip_each(optimizer, 1.0)
+    found = clip_each(model, optimizer, 1.0)
     assert found.item() == pytest.approx(sum(norm**2 for norm in before) ** 0.5)
     lengths = [torch.cat([p.grad.flatten() for p in parameters(one)]).norm().item() for one in optimizer.optimizers]  # type: ignore[union-attr]
     assert lengths[0] == pytest.approx(1.0)
     assert all(parameter.grad.max() == 1e-4 for parameter in parameters(optimizer.optimizers[2]))  # type: ignore[union-attr]
+
+
+def test_the_order_of_an_optimisers_groups_changes_no_bit_of_the_length() -> None:
+    """Muon's parameters stand in groups of their own; the squares are added as the model has them."""
+    model = siatl()
+    rng = torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=rng)
+    whole = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    turned = torch.optim.SGD([{"params": [p]} for p in reversed([*model.parameters()])], lr=0.1)
+    assert torch.equal(clip_each(model, turned, math.inf), whole)
 
 
 @pytest.mark.parametrize(("epoch", "learn"), [(0.0, {0}), (0.99, {0}), (1.0, {0, 2}), (3.9, {0, 2}), (4.0, {0, 1, 2})])

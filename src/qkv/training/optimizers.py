@@ -90,9 +90,11 @@ class Unfreezing:
                 parameter.requires_grad_(first <= epoch)
 
 
-def clip_each(optimizer: torch.optim.Optimizer | Optimizers, longest: float) -> Tensor:
-    """Scale the gradients of each optimiser down; returns the length that all of them had."""
-    norms = [clip(parameters(one), longest) for one in each(optimizer)]
+def clip_each(model: nn.Module, optimizer: torch.optim.Optimizer | Optimizers, longest: float) -> Tensor:
+    """Scale the gradients of each optimiser down; returns the length that all of them had. They are summed in the
+    model's own order, whatever the optimiser's groups are, so that no rounding depends on these."""
+    own = [set(map(id, parameters(one))) for one in each(optimizer)]
+    norms = [clip((p for p in model.parameters() if id(p) in some), longest) for some in own]
     return norms[0] if len(norms) == 1 else torch.stack(norms).norm()
 
 

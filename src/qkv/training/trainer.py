@@ -120,7 +120,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["factor"]
         loss, tokens = self.gradients(batches)
-        norm = clip_each(self.optimizer, self.c.clip or math.inf)
+        norm = clip_each(self.model, self.optimizer, self.c.clip or math.inf)
         if torch.isfinite(norm) and math.isfinite(loss):
             self.optimizer.step()
             self.average.after_step(self.model)
