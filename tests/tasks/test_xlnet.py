@@ -1,5 +1,6 @@
 """XLNet as a task trains it: on windows that go on from each other, to the bit after a stop; what it fills in."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from qkv.data import RowsInMemory, Windows, generator
 from qkv.data.batches import Place
 from qkv.errors import InputError
 from qkv.objectives import Carrying, PermutationLM
+from qkv.opening import score_files
 from qkv.tasks import TASKS
 from qkv.text.tokenizer import Tokenizer
 
@@ -44,6 +46,11 @@ def test_it_is_asked_for_permutations_and_its_memory_survives_a_stop(train: Call
     assert "carry = true" in recipe
     found = qkv.load(tmp_path / "straight").fill("a dog <mask> 12 .", 3)
     assert len(found) == 3
+    config = tmp_path / "straight" / "config.json"
+    told = json.loads(config.read_text())
+    assert told.pop("objective").startswith("permutation_lm")
+    config.write_text(json.dumps(told))  # as a folder of others', which names none
+    assert score_files(tmp_path / "straight", TINY.write(tmp_path))["perplexity"] > 1
 
 
 def test_windows_see_those_before_them_in_training_and_in_validation() -> None:

@@ -165,6 +165,6 @@ class Fill(OnRunningText):
     def scored_by(self, loaded: Loaded) -> str:
         """All that the model was asked in training, each figure under its name; but not where it has lost the heads for
         that, as a folder of others' has."""
-        asked = loaded.about.get("objective", self.objective)
+        asked = loaded.about.get("objective") or self.asked_of(self.model)
         heads: Any = getattr(loaded.model, "head_texts", {})
         return asked if objective(asked).heads.keys() <= heads.keys() else ""

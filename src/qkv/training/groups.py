@@ -1,4 +1,4 @@
-"""Optimizers optimisers for one model, each for the parameters of some names."""
+"""Several optimisers for one model, each for the parameters of some names."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
