@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH := build/bench
+NATIVE := src/qkv/engines/native/lib/engine.so
 
-.PHONY: demo test test-slow lint types unit browser clients weights page bench clean
+.PHONY: demo test test-slow attack lint types unit native-check browser gettext clients weights page bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/qkv demo
@@ -19,14 +20,31 @@ lint: $(VENV)/ready
 types: $(VENV)/ready
 	$(BIN)/mypy
 
-unit: $(VENV)/ready browser build/clients/ready weights
+unit: $(VENV)/ready $(NATIVE) browser gettext build/clients/ready weights
 	$(BIN)/pytest --numprocesses auto --dist loadfile
+
+# The engine in C++, which pip has built already: anew where its sources have changed.
+$(NATIVE): $(wildcard native/*.cpp native/*.h native/build.py) | $(VENV)/ready
+	-$(BIN)/python native/build.py
+
+# Its tests once more, with every access to memory and every sum watched.
+native-check: $(VENV)/ready
+	$(BIN)/python native/build.py build/sanitized/engine.so -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 QKV_NATIVE=build/sanitized/engine.so $(BIN)/pytest -s \
+	tests/engines/test_native.py tests/engines/test_native_writer.py tests/engines/test_shortlist.py
 
 # Real Chromium for the tests of the page: Debian's, installed where it is absent and may be.
 browser:
 	@command -v chromium > /dev/null \
 	|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -q && apt-get install -qy chromium; } \
 	|| echo "no chromium here: the tests of the page will be skipped"
+
+# msgfmt, which checks the PO files that are written.
+gettext:
+	@command -v msgfmt > /dev/null \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -q && apt-get install -qy gettext; } \
+	|| echo "no msgfmt here: the tests that ask it will be skipped"
 
 # Real clients of the server, and axe, which looks for what keeps people out of a page.
 clients: build/clients/ready
@@ -65,6 +83,12 @@ page: $(VENV)/ready browser build/clients/ready
 # Learning runs on real data that take minutes each.
 test-slow: $(VENV)/ready
 	$(BIN)/pytest -m slow
+
+# Every command with every bad file, folder, number and text, some thousand of them; a line for each in build/attack.jsonl.
+attack: $(VENV)/ready
+	@mkdir -p build && rm -f build/attack.jsonl
+	QKV_ATTACK_TABLE=$(CURDIR)/build/attack.jsonl $(BIN)/pytest -m attack --numprocesses auto tests/attack
+	$(BIN)/python tests/attack/table.py build/attack.jsonl
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

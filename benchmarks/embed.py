@@ -8,14 +8,17 @@ does it as its `encode` does; for onnxruntime and CTranslate2, which compute sta
 length are made as ours are. Their 8-bit forms are their own dynamic ones; ours is what `qkv quantize` makes of 256
 other sentences.
 
-"Cosine" is the mean (and the lowest) with the vectors of sentence-transformers. "Of ceiling" is the share of what the
-machine could read if it did nothing but the products of real tokens, at the measured GEMM rate of the same precision.
+"CPU" are seconds of all threads: what to compare where other processes run. "Cosine" is the mean (and the lowest) with
+the vectors of sentence-transformers, or of our float32. "Of ceiling" is the share of what the machine could read if it
+did nothing but the products of real tokens, at the measured rate of the same precision: of large products, and in 8
+bits of small ones that wait for no memory.
 """
 
 import argparse
 import os
 import random
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,8 +34,10 @@ from figures import arguments, by_turns, show, spread, table, times_as_fast
 from machine import Rates, facts, rates
 from qkv import folder
 from qkv.decoding.searcher import by_length
-from qkv.engines.products import has_kernel
-from qkv.engines.quantize import by_bytes, quantize_reader
+from qkv.engines.native.file import write
+from qkv.engines.native.library import Native
+from qkv.engines.native.reader import native_reader
+from qkv.engines.quantize import smoothing
 from qkv.engines.reader import lean_reader
 from qkv.memory import keep_freed_memory
 from qkv.opening import task_in
@@ -63,7 +68,7 @@ def sentences(count: int) -> list[str]:
 # -- who embeds --------------------------------------------------------------------------------------------------------
 
 
-def ours(path: Path, calibration: list[str]) -> dict[str, tuple[str, Embed]]:
+def ours(path: Path, calibration: list[str], place: Path) -> dict[str, tuple[str, Embed]]:
     """By name: the precision, and what embeds."""
     keep_freed_memory()
     loaded = folder.load(path)
@@ -81,10 +86,10 @@ def ours(path: Path, calibration: list[str]) -> dict[str, tuple[str, Embed]]:
         "qkv lean": ("float32", embedder(lean_reader(model)).embed),
         "qkv bfloat16": ("bfloat16", embedder(lean_reader(model, precision=torch.bfloat16)).embed),
     }
-    if has_kernel():
-        reader = lean_reader(model, by_bytes(quantize_reader(model, rows)))
-        found["qkv int8"] = ("int8", embedder(reader).embed)
-    return found
+    backbone: Any = plain.backbone
+    write(place / "int8.qkv", backbone, smooth=smoothing(backbone, rows))
+    reader = native_reader(model, Native(place / "int8.qkv"))
+    return found | {"qkv int8": ("int8", embedder(reader).embed)}
 
 
 def by_sentence_transformers(path: Path) -> Embed:
@@ -176,17 +181,22 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
         runs: dict[str, tuple[str, Embed]] = {}
         if find_spec("sentence_transformers"):
             runs["sentence-transformers"] = ("float32", by_sentence_transformers(asked.model))
-        runs |= ours(asked.model, calibration)
+        runs |= ours(asked.model, calibration, Path(place))
         if find_spec("onnxruntime"):
             runs["onnxruntime int8"] = ("int8", by_onnxruntime(asked.model, asked.threads, Path(place)))
         if find_spec("ctranslate2"):
             runs["CTranslate2 int8"] = ("int8", by_ctranslate2(asked.model, asked.threads, Path(place)))
         for _, embed in runs.values():
             embed(texts[:64])  # which warms up
-        vectors = dict[str, Vectors]()
+        vectors, cpu = dict[str, Vectors](), {name: list[float]() for name in runs}
 
         def run(name: str) -> Callable[[], None]:
-            return lambda: vectors.update({name: runs[name][1](texts)})
+            def once() -> None:
+                began = time.process_time()
+                vectors[name] = runs[name][1](texts)
+                cpu[name].append(time.process_time() - began)
+
+            return once
 
         seconds = by_turns({name: run(name) for name in runs}, asked.rounds)
     most: Rates = rates(asked.threads, ["float32", "bfloat16", "int8"])
@@ -195,7 +205,8 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     for name, taken in seconds.items():
         cosines = (vectors[name] * vectors[first]).sum(axis=1)
         rows.append({
-            "who": name, "seconds": median(taken), "spread": spread(taken), "per_second": len(texts) / median(taken),
+            "who": name, "seconds": median(taken), "spread": spread(taken), "cpu": median(cpu[name]),
+            "per_second": len(texts) / median(taken),
             **{f"to_{other}": times_as_fast(taken, seconds[other]) for other in rivals},
             "of_ceiling": work / most[runs[name][0]] / median(taken),
             "cosine": float(cosines.mean()), "lowest": float(cosines.min()),
@@ -211,9 +222,18 @@ def tell(found: dict[str, Any]) -> None:
         f"{found['threads']}; ceilings in GOP/s: {most}; {found['machine']}\n"
     )
     others = [key.removeprefix("to_") for key in found["rows"][0] if key.startswith("to_")]
-    head = ["who", "seconds", "spread", "sentences/s", *(f"to {other}" for other in others), "of ceiling", "cosine"]
+    head = [
+        "who",
+        "seconds",
+        "spread",
+        "CPU",
+        "sentences/s",
+        *(f"to {other}" for other in others),
+        "of ceiling",
+        "cosine",
+    ]
     rows = [
-        [row["who"], f"{row['seconds']:.2f}", f"{row['spread']:.0%}", f"{row['per_second']:,.0f}",
+        [row["who"], f"{row['seconds']:.2f}", f"{row['spread']:.0%}", f"{row['cpu']:.2f}", f"{row['per_second']:,.0f}",
          *(f"{row[f'to_{other}']:.2f}x" for other in others), f"{row['of_ceiling']:.0%}",
          f"{row['cosine']:.4f} ({row['lowest']:.4f})"]
         for row in found["rows"]

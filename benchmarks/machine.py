@@ -3,14 +3,17 @@
 import platform
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
 
+from qkv.engines.native.library import is_built, multiply
 from qkv.engines.products import Int8, has_kernel, quantised
 
 CUBE = 2048  # side of the matrices that measure the rate of products
 FLOATS = 2**26  # of the array that measures the bandwidth: 256 MB, larger than any cache
+ROUNDS = 2 * 10**5  # of small products in 8 bits: a tenth of a second
 TRIES = 4  # the best of them counts
 BYTES = {"float32": 4, "int8": 1}  # of a weight
 
@@ -34,10 +37,19 @@ def gemm(precision: str) -> float:
         kind = getattr(torch, precision)
         a, b = a.to(kind), b.to(kind)
         return 2 * CUBE**3 / shortest(lambda: torch.mm(a, b))
+    if is_built():
+        return dots(torch.get_num_threads())
     if not has_kernel():
         return gemm("float32")
     product = Int8(*quantised(b), None, low=-4.0, high=4.0)
     return 2 * CUBE**3 / shortest(lambda: product(a))
+
+
+def dots(threads: int) -> float:
+    """Operations a second of 8-bit products whose numbers are all in the nearest cache, by so many threads."""
+    with ThreadPoolExecutor(threads) as pool:
+        seconds = shortest(lambda: list(pool.map(multiply, [ROUNDS] * threads)))
+    return threads * multiply(1) * ROUNDS / seconds
 
 
 def bandwidth() -> float:

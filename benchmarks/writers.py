@@ -4,7 +4,9 @@ All write exactly as many tokens as asked for: nobody can choose an end before, 
 Ours then has one word less and the forced end, which is as many steps.
 """
 
+import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,8 +18,12 @@ from torch import Tensor, nn
 from corpus import VOCABULARY, whole_vocabulary
 from peers import copied, marian
 from qkv.convert.ctranslate2 import write_ctranslate2
-from qkv.decoding import beam_search, greedy
+from qkv.decoding import Search, beam_search, greedy
 from qkv.engines.lean import Lean
+from qkv.engines.native.file import write
+from qkv.engines.native.library import NOT_BUILT, is_built
+from qkv.engines.native.library import Native as NativeFile
+from qkv.engines.native.writer import NativeWriter
 from qkv.engines.products import has_kernel
 from qkv.engines.quantize import int8_engine, quantize
 from qkv.engines.workers import Processes
@@ -71,6 +77,27 @@ class Qkv:
 
     def write_all(self, requests: Sequence[Tensor], beam: int, tokens: int) -> list[Texts]:
         return self.workers([(request.tolist(), beam, tokens) for request in requests])
+
+
+class Native:
+    """Our engine in C++, in 8 bits; side by side in threads, each with a request of its own."""
+
+    name, precision = "qkv native", "int8"
+
+    def __init__(self, model: Transformer, file: Path, cores: int) -> None:
+        write(file, model)
+        self.engine, self.cores = NativeWriter(model, NativeFile(file)), cores
+
+    def ready(self, src: Tensor) -> Texts:
+        return [[number for number in row if number not in (PAD, EOS)] for row in src.tolist()]
+
+    def write(self, request: Texts, beam: int, tokens: int) -> Texts:
+        found = self.engine.decode(request, [tokens] * len(request), Search(beam=beam))
+        return [some[0].tokens for some in found]
+
+    def write_all(self, requests: Sequence[Texts], beam: int, tokens: int) -> list[Texts]:
+        with ThreadPoolExecutor(self.cores) as pool:
+            return list(pool.map(lambda request: self.write(request, beam, tokens), requests))
 
 
 class CTranslate2:
@@ -180,6 +207,11 @@ def writers(preset: str, cores: int, folder: Path) -> tuple[TransformerConfig, l
         found.append(Qkv(int8_engine(model, quantize(model, sources)), "int8", cores))
     else:
         print("qkv int8 is left out: this CPU has no fbgemm kernels")
+    if is_built():
+        with tempfile.TemporaryDirectory() as place:  # the file stays mapped
+            found.append(Native(model, Path(place) / "int8.qkv", cores))
+    else:
+        print(f"qkv native is left out: {NOT_BUILT}")
     if find_spec("ctranslate2"):
         tokenizer = whole_vocabulary()
         write_ctranslate2(folder, model, tokenizer, {})

@@ -173,6 +173,25 @@ def treebank(count: int, seed: int) -> str:
     return "\n".join(lines)
 
 
+def links(count: int, seed: int) -> str:
+    """Towns lie in their countries, and countries border on others."""
+    rng = random.Random(seed)
+    towns = {"Rome": "Italy", "Milan": "Italy", "Lyon": "France", "Paris": "France", "Bonn": "Germany"}
+    lines = [f"{town}\tin\t{towns[town]}\n" for town in rng.choices([*towns], k=count // 2)]
+    pairs = [rng.sample(["Italy", "France", "Germany"], 2) for _ in range(count // 2)]
+    return "".join([*lines, *(f"{one}\tborders\t{other}\n" for one, other in pairs)])
+
+
+def abstracts(count: int, seed: int) -> str:
+    """Some sentences, of which one says what the others are about."""
+    rng, lines = random.Random(seed), []
+    for number in range(count):
+        animal = rng.choice(["dog", "cat", "bird"])
+        document = [f"Report {number} of {seed}.", f"It is about a {animal}.", *["It rained."] * rng.randrange(4)]
+        lines.append(json.dumps({"document": document, "summary": f"a {animal}, {number}"}) + "\n")
+    return "".join(lines)
+
+
 def predicted(predictor: Any, texts: list[str]) -> list[Any]:
     return list(predictor.predict(texts))
 
@@ -202,6 +221,12 @@ CORPORA = {
         {"d_model": 16, "n_heads": 2, "layers": 1, "max_length": 32, "dropout": 0.2},
         lambda generator, prompts: [one.text for one in generator.generate(prompts, tokens=5)],
         ["A dog", "The cat sees 12.\nA", "A"],
+    ),
+    "summarise": Tiny(
+        "papers.jsonl", abstracts, {"vocab_size": 340, "batch_tokens": 200, "max_length": 24, "max_target": 16},
+        {"d_model": 16, "n_heads": 2, "layers": 1, "max_length": 43, "dropout": 0.2},
+        lambda summariser, texts: [[one.text, one.score, one.read] for one in summariser.summarise(texts, beam=2)],
+        ["Report 3. It is about a cat.", "Report 7 of 1. It is about a bird. " + "It rained. " * 9, "A dog."],
     ),
     "fill": Tiny(
         "text.txt", running_text, {"vocab_size": 340, "batch_tokens": 100, "window": 12},
@@ -251,6 +276,9 @@ CORPORA = {
         lambda opened, texts: predicted(opened.parts["animals"], texts),
         [("the dog sees 7", "a dog runs"), ("a cat", "a very long story of a cow"), ("a", "b")],
     ),
+    "graph": Tiny(
+        "links.tsv", links, {"vocab_size": 320, "batch_tokens": 60}, {"d_entity": 8}, predicted, ["Italy", "Paris"],
+    ),
 }  # fmt: skip
 
 
@@ -258,13 +286,14 @@ CORPORA = {
 
 MARKED = Tiny(  # a corpus for whatever is asked of the task fill
     "text.conllu", treebank, {"vocab_size": 100, "batch_tokens": 160, "window": 48},
-    {**CORPORA["fill"].model, "max_length": 48},
+    {**CORPORA["fill"].model, "max_length": 48, "entities": ["Tom Lee", "Mia", "Ann Fox"], "d_entity": 8},
     CORPORA["fill"].asks, CORPORA["fill"].questions,
 )  # fmt: skip
 RECIPES = [read_toml(path) for path in sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))]
 WHOLE = sorted({(tree["architecture"], tree["objective"]) for tree in RECIPES if tree.get("task") == "fill"})
 ONE_WAY = ("left_to_right_lm", "right_to_left_lm", "sequence_to_sequence_lm")  # which UniLM alone can be asked
-SINGLE = [name for name, kind in OBJECTIVES.items() if kind.passages is True and name not in ONE_WAY] + [
+OF_A_BATCH = ("denoising_entities",)  # whose answers are chosen from all rows of a batch
+SINGLE = [name for name, kind in OBJECTIVES.items() if kind.passages is True and name not in ONE_WAY + OF_A_BATCH] + [
     f"masked_lm(unit={unit!r})" for unit in ("word", "span", "phrase", "entity", "ngram")
 ]
 # (task, model, what is asked unless it is the task's own)

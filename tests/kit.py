@@ -15,16 +15,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from qkv import folder
+from qkv.attention import ATTENTIONS
 from qkv.data import Batch, RowsInMemory
 from qkv.data.batches import collate
 from qkv.errors import InputError
 from qkv.models import MODELS, Bert, Model
 from qkv.objectives import Asked, Objective, Translation
+from qkv.positions import POSITIONS, Position
 from qkv.tasks import TASKS
 from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
@@ -73,6 +76,12 @@ def tokenizer(*texts: str, size: int = 300, kind: str = "bpe") -> Tokenizer:
     return Tokenizer.train([" ".join(texts) or "the cat sat on the mat"] * 3, kind=kind, vocab_size=size)
 
 
+def stand_together(position: str, attention: str) -> bool:
+    """Whether a stack takes both: slots that are made of many tokens have no pairs to add to."""
+    part = ATTENTIONS.get(attention)
+    return part is None or not part.shortens or POSITIONS[position].score is Position.score
+
+
 def some_pairs(count: int, seed: int = 7) -> Pairs:
     """Different sentences of made-up words; the other language writes each word, and their order, backwards."""
     rng = random.Random(seed)
@@ -87,6 +96,16 @@ def write(path: Path, content: str | bytes) -> Path:
     data = content.encode() if isinstance(content, str) else content
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
+
+
+def write_words(place: Path, special: Sequence[str], size: int) -> None:
+    """A tokenizer.json with a word for each id, as transformers saves it."""
+    words = [*special, *(f"w{number}" for number in range(len(special), size))]
+    unk = next((word for word in special if "unk" in word.lower()), words[-1])
+    rust = tokenizers.Tokenizer(tokenizers.models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=unk))
+    rust.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    rust.add_special_tokens(list(special))
+    rust.save(str(place / "tokenizer.json"))
 
 
 def write_tsv(path: Path, pairs: Pairs) -> Path:

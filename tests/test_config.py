@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.config import build, from_tree, merge, parse_call, read_toml, setting, to_tree
+from qkv.config import ANY, AT_MOST, build, check_numbers, from_tree, merge, parse_call, read_toml, setting, to_tree
 from qkv.errors import InputError, nearest
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)  # any but halves of surrogate pairs
@@ -48,7 +48,7 @@ def test_what_a_setting_is_about_can_be_shown() -> None:
 @given(
     st.builds(
         Outer, name=TEXT, rate=st.floats(allow_nan=False), flag=st.booleans(), files=st.lists(TEXT, max_size=3),
-        inner=st.builds(Inner, depth=st.integers(1, 2**62), kind=st.sampled_from(["soft", "hard"])),
+        inner=st.builds(Inner, depth=st.integers(1, ANY), kind=st.sampled_from(["soft", "hard"])),
     )
 )  # fmt: skip
 def test_settings_come_back_from_their_tree(settings: Outer) -> None:
@@ -194,3 +194,12 @@ def test_any_text_is_parsed_or_refused(spec: str) -> None:
 def test_the_nearest_name_is_offered_or_all_of_them() -> None:
     assert nearest("transfomer", ["transformer", "recurrent"]) == "did you mean 'transformer'?"
     assert nearest("x", ["b", "a"]) == "known: a, b"
+
+
+@pytest.mark.parametrize("name", [*AT_MOST, "anything"])
+def test_every_number_has_an_end(name: str) -> None:
+    most = AT_MOST.get(name, ANY)
+    check_numbers({"inside": {name: most}}, "here")
+    for more in (most + 1, 10**10_000):
+        with pytest.raises(InputError, match=f"^here: inside.{name} must be at most {most:,}, not "):
+            check_numbers({"inside": {name: more}}, "here")

@@ -12,9 +12,10 @@ from safetensors.torch import load_file, save_file
 
 import qkv
 from kit import tiny_model, tokenizer
-from qkv import folder
+from qkv import folder, manifest
 from qkv.errors import InputError
 from qkv.opening import load_translator, score_files
+from qkv.weights import load_weights
 
 TOKENIZER = tokenizer("the cat sat on the mat", "die Katze saß auf der Matte")
 SRC = torch.tensor([[10, 70, 200, 2], [99, 2, 0, 0]])
@@ -78,7 +79,7 @@ def test_weights_that_may_not_be_read_are_said(saved: Path) -> None:
         os.seteuid(65534)
     try:
         with pytest.raises(InputError, match=r"model.safetensors may not be read by this user; give .*chmod a\+r"):
-            folder.load_weights(saved / "model.safetensors")
+            load_weights(saved / "model.safetensors")
     finally:
         os.seteuid(user)
 
@@ -100,6 +101,7 @@ def config(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
         tree = json.loads((path / "config.json").read_text())
         change(tree)
         (path / "config.json").write_text(json.dumps(tree))
+        manifest.seal(path, ["config.json"])
 
     return damage
 
@@ -173,7 +175,10 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "wrong type": (sizes(d_model="16"), "config.json: d_model: Input should be a valid integer"),
     "impossible": (sizes(n_heads=3), "config.json: d_model=16 is not divisible by n_heads=3"),
     "negative": (sizes(max_length=-1), "config.json: max_length must be at least 1, not -1"),
-    "too large": (sizes(max_length=10**15), "config.json asks for a model that is too large for this machine"),
+    "too large": (
+        sizes(max_length=10**15),
+        "config.json: max_length must be at most 1,048,576, not 1,000,000,000,000,000",
+    ),
     "other tokenizer": (another_tokenizer, "tokenizer.json is not the one this model was trained with"),
     "vocabulary": (smaller_tokenizer, "the vocabulary has 26[0-9] entries but the model expects"),
     "shape": (sizes(d_ff=32), r"feed_forward\.\S+ has shape \(24.*\), config.json expects \(32"),

@@ -12,9 +12,16 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from qkv.errors import InputError, nearest
+from qkv.files import read_text
 
 T = TypeVar("T")
 Tree = dict[str, Any]
+ANY = 10**9  # what a whole number of the settings may be at most, unless it is one of these
+AT_MOST = {
+    "accumulate": 2**16, "batch_tokens": 2**24, "d_ff": 2**18, "d_k": 2**16, "d_model": 2**16, "decoder_layers": 1000,
+    "encoder_layers": 1000, "keep": 10**6, "layers": 1000, "max_length": 2**20, "n_heads": 2**12, "threads": 2**10,
+    "vocab_size": 10**7, "seed": 2**63 - 1,
+}  # fmt: skip
 
 
 def setting(default: Any, about: str) -> Any:
@@ -29,12 +36,24 @@ def from_tree(cls: type[T], tree: Mapping[str, Any], where: str = "settings", in
     if not isinstance(tree, Mapping):
         raise InputError(f"{where}: a table of settings was expected, not {tree!r}")
     check_keys(cls, tree, where, inside)
+    check_numbers(tree, where, inside)
     return _validated(cls, tree, where, inside)
+
+
+def check_numbers(tree: Mapping[str, Any], where: str, inside: str = "") -> None:
+    """Refuse numbers that no machine could serve, before anything is made of them."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            check_numbers(value, where, f"{inside}{key}.")
+        elif isinstance(value, int) and abs(value) > (most := AT_MOST.get(key, ANY)):
+            given = f"{value:,}" if abs(value) < 10**18 else "far more"
+            raise InputError(f"{where}: {inside}{key} must be at most {most:,}, not {given}")
 
 
 def check_types(cls: type[Any], tree: Mapping[str, Any], where: str, inside: str = "") -> None:
     """Refuse a value of a wrong type, each key by itself: those that are not given may be chosen later."""
     hints = get_type_hints(cls)
+    check_numbers(tree, where, inside)
     for key, value in tree.items():
         if not dataclasses.is_dataclass(hints[key]):  # a table of its own
             _validated(hints[key], value, where, f"{inside}{key}.")
@@ -79,8 +98,10 @@ def merge(*trees: Mapping[str, Any]) -> Tree:
 
 def read_toml(path: Path) -> Tree:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(read_text(path))
+    except InputError:
+        raise
+    except (RecursionError, ValueError) as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
 
 
@@ -97,6 +118,15 @@ def parse_call(spec: str) -> tuple[str, dict[str, Any]]:
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     raise InputError(f"{spec[:80]!r} does not name a part; write name or name(key=value), for example 'sinusoidal'")
+
+
+def split_calls(specs: str) -> list[str]:
+    """'local(block=2), soft' -> ["local(block=2)", "soft"]: what each of several parts is called."""
+    try:
+        body = ast.parse(specs.strip(), mode="eval").body
+        return [ast.unparse(one) for one in body.elts] if isinstance(body, ast.Tuple) and body.elts else [specs]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return [specs]  # which `parse_call` refuses
 
 
 def to_call(name: str, options: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ def choose_device(name: str, otherwise: str = "--device auto") -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
+        torch.zeros(1, device=device).item()  # "meta" holds no numbers
     except (RuntimeError, AssertionError):
         raise InputError(f"there is no device {name!r} on this machine; use {otherwise}") from None
     return device

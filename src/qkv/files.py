@@ -1,15 +1,44 @@
-"""Writing files so that a crash leaves the old or the new, never a half."""
+"""Files: written so that a crash leaves the old or the new, never a half; read whole if they are plain and small."""
 
 import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from qkv.errors import InputError
+
+WHOLE = 2**28  # bytes of the largest file that is read as a whole
+
+
+def read_bytes(path: Path, most: int = WHOLE) -> bytes:
+    """A whole file; a pipe, a device or one of more bytes is refused before any of it is read."""
+    check_plain(path)
+    if (size := path.stat().st_size) > most:
+        raise InputError(f"{path} has {size:,} bytes, and at most {most:,} are read at once; cut it in parts")
+    return path.read_bytes()
+
+
+def check_plain(path: Path) -> None:
+    """Refuse what may never end or never begin."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise InputError(f"{path} is a pipe, a device or a folder, where a file belongs that can be read as a whole")
+
+
+def read_text(path: Path) -> str:
+    return read_bytes(path).decode()
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds; a ValueError if that is none, or is nested deeper than anything that a program writes."""
+    try:
+        return json.loads(read_bytes(path))
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deep") from None
 
 
 @contextmanager

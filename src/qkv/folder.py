@@ -1,6 +1,5 @@
 """A model folder: config.json, tokenizer.json and model.safetensors; nothing else is needed to load it."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,18 +8,22 @@ from typing import Any, TypedDict, cast, get_type_hints
 
 import torch
 from pydantic import TypeAdapter, ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from qkv import manifest
 from qkv.config import from_tree, to_tree
 from qkv.convert import FAMILIES, their_task
 from qkv.errors import InputError, nearest
-from qkv.files import write_json, write_with
+from qkv.files import read_json, write_json
 from qkv.layers import Pool
 from qkv.models import MODELS, Backbone, Headed, Model
+from qkv.positions import Learned
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from qkv.weights import check_finite, load_weights, save_weights
 
+FILES = (
+    "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
+)  # fmt: skip
 VERSION = 1  # of the folder's layout; a folder from a later one is refused
 
 
@@ -46,11 +49,14 @@ class About(TypedDict, total=False):
     stride: int  # tokens by which windows move on
     max_question: int  # tokens of a question
     max_answer: int  # tokens of an answer
+    max_target: int  # tokens of a summary
     has_null: bool  # whether there were questions without an answer
     bos: bool  # whether <s> stands before every text that is written on
     documents: str  # what parts those of passages: see RunningTextConfig
     objective: str  # what training asked, where it was not just what the task asks
     heads: dict[str, str]  # on a backbone, each by its name
+    entities: list[str]  # of a graph, each by its number,
+    relations: list[str]  # and those that they are in
     parts: list[str]  # of a mixture, each with its task: "rte=pair",
     mixture: dict[str, dict[str, Any]]  # and what is remembered of each, by its name
 
@@ -92,6 +98,7 @@ def save(folder: Path, model: Model, tokenizer: Tokenizer, about: About) -> None
     write_json(folder / "special_tokens_map.json", special)
     ids = {"pad": PAD, "bos": BOS, "decoder_start": BOS, "eos": EOS, "unk": UNK}
     write_json(folder / "generation_config.json", {f"{name}_token_id": number for name, number in ids.items()})
+    manifest.seal(folder, FILES)  # not the weights: while a run goes on, new ones take the place of the old at any time
     save_weights(folder / "model.safetensors", weights(model))
 
 
@@ -123,6 +130,7 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
     heads = described(about, folder).pop("heads", {})
     model = made(name, config, load_weights(path), path, device, heads)
     model.know(tokenizer)
+    manifest.check(folder)
     return Loaded(model, tokenizer, cast(About, about), folder)
 
 
@@ -138,6 +146,7 @@ def made(
     except (RuntimeError, MemoryError):  # sizes that no memory holds; a digit too many is enough
         raise InputError(f"{path.parent}/config.json asks for a model that is too large for this machine") from None
     fill(model, tensors, path)
+    check_finite(model, path)
     return model.to(device).eval()
 
 
@@ -148,7 +157,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder} has no config.json, so it is not a model folder (or its training has not saved yet)"
         )
     try:
-        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        about: dict[str, Any] = read_json(path)
         if about["model_type"] in FAMILIES:
             return {**about, "task": their_task(folder, about)}
         name = str(about["model_type"]).removeprefix("qkv-")
@@ -157,7 +166,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         version = int(about.pop("qkv_version"))
     except InputError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         raise InputError(f"{path} is damaged or not from qkv; copy the whole model folder again") from None
     if version > VERSION:
         raise InputError(f"{path} was written by a later qkv (layout {version}, this one reads {VERSION}); update qkv")
@@ -183,42 +192,6 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().contiguous().cpu() for name, value in model.named_parameters()}
 
 
-def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
-    write_with(path, lambda temporary: save_file(tensors, temporary, metadata={"format": "pt"}))
-
-
-def load_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file, or of the several that an index beside it names."""
-    try:
-        path.open("rb").close()  # safetensors would call every reason "No such file"
-        return load_file(path)
-    except FileNotFoundError:
-        return load_parts(path)
-    except PermissionError:
-        raise InputError(f"{path} may not be read by this user; give it the right to, with chmod a+r") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise InputError(f"{path} is damaged ({error}); copy the whole model folder again") from None
-
-
-def load_parts(path: Path) -> dict[str, Tensor]:
-    """The tensors of the files that the index of a missing one names."""
-    index = path.with_name(f"{path.name}.index.json")
-    if not index.exists():
-        if pickles := sorted(path.parent.glob("pytorch_model*.bin")):
-            raise InputError(
-                f"{pickles[0]} is a pickle, which can run any code and is never opened; where you trust it, open it "
-                "with transformers and save it as model.safetensors, by save_pretrained"
-            )
-        raise InputError(f"{path} is missing; copy the whole model folder again, or train again")
-    try:
-        names = sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        raise InputError(f"{index} is damaged; copy the whole model folder again") from None
-    if odd := [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]:
-        raise InputError(f"{index} names {odd[0]!r}, which is no safetensors file beside it; copy the folder again")
-    return {key: value for name in names for key, value in load_weights(path.with_name(name)).items()}
-
-
 def fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     """Copy the tensors into the model: each must be used, each parameter must be filled, each shape must fit."""
     own = dict(model.named_parameters())
@@ -239,11 +212,13 @@ def start_from(model: nn.Module, start: Loaded, where: str, anew: tuple[str, ...
     """Give a model the weights of another: the names of those that were taken, and of those that are new.
 
     A backbone fits whatever stands on it. A table with more rows than the old one keeps the old rows as its first; the
-    new ones are drawn, or of a model with `new_rows` they are the mean of the old ones (Howard & Ruder 2018).
+    new ones are drawn, or of a model with `new_rows` they are the mean of the old ones (Howard & Ruder 2018). Learned
+    positions are copied over and over (Beltagy et al. 2020, section 5): whoever stands near a token is told as before.
     What begins with a name of `anew` is new in any case.
     """
     named = dict(start.model.named_parameters())
     theirs = {bare(name): value for name, value in named.items()}
+    offsets = {f"{name}.weight": part.offset for name, part in model.named_modules() if isinstance(part, Learned)}
     taken, new = list[str](), list[str]()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -260,7 +235,11 @@ def start_from(model: nn.Module, start: Loaded, where: str, anew: tuple[str, ...
                 )
             own[: len(given)] = given
             taken.append(name)
-            if len(own) > len(given):
+            if len(own) > len(given) and name in offsets:
+                old = given[offsets[name] :]
+                own[len(given) :] = old[torch.arange(len(own) - len(given)) % len(old)]
+                new.append(f"{len(own) - len(given)} places of {name}, copies of the first {len(old)} over and over")
+            elif len(own) > len(given):
                 if getattr(origin_of(model), "new_rows", "") == "mean":
                     own[len(given) :] = given.mean(dim=0)
                 new.append(f"{len(own) - len(given)} rows of {name}")

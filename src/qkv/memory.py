@@ -1,6 +1,7 @@
 """The memory of this process: how much it has used, and that what is freed is used again."""
 
 import ctypes
+import os
 import sys
 from pathlib import Path
 
@@ -23,6 +24,14 @@ def peak_memory() -> int | None:
         return None
     unit = 1 if sys.platform == "darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def all_memory() -> int:
+    """Bytes that this machine has in all; a very large number where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return 2**63
 
 
 def keep_freed_memory() -> None:

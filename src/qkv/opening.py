@@ -13,7 +13,6 @@ from qkv.engines import open_translator
 from qkv.errors import InputError, nearest
 from qkv.models import MODELS
 from qkv.tasks import TASKS, USES, Joint, Task
-from qkv.tasks.on_encoder_decoder import OnEncoderDecoder
 from qkv.tasks.predictor import Classifier
 from qkv.tasks.translation import Translate
 
@@ -53,9 +52,15 @@ def options(task: Task) -> list[str]:
 
 def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Translator:
     """`load`, of a folder that must hold a translator."""
-    if Path(path).is_dir() and not issubclass(kind := task_in_folder(path), OnEncoderDecoder):
+    if not may_translate(path):
+        kind = task_in_folder(path)
         raise InputError(f"{path} holds a model of the task {kind.name!r}, no translator; use: {kind.asks}")
     return load(path, device, **how)
+
+
+def may_translate(path: str | Path) -> bool:
+    """Whether a folder holds a translator, by its config.json; what is no folder is told when it is opened."""
+    return not Path(path).is_dir() or task_in_folder(path).opens is Translator
 
 
 def task_in(loaded: folder.Loaded, name: str | None = None) -> Task:

@@ -14,7 +14,7 @@ SIZES = TransformerConfig(d_model=12, n_heads=3, max_length=7)
 def test_every_kind_of_attention_has_a_name() -> None:
     """By choice, by region, by what is read, by structure, and by score."""
     names = {*ATTENTIONS, *STRUCTURES, *SCORES}
-    assert names >= {"soft", "hard", "straight_through", "top_k", "local_m", "local_p", "window", "blocks", "scope"}
+    assert names >= {"soft", "hard", "straight_through", "top_k", "local_m", "local_p", "window", "local", "scope"}
     assert names >= {"single", "hierarchical", "multi_head", "attention_over_attention"}
     assert names >= {"self", "memory", "cross", "causal"}
     assert names >= {"dot", "scaled_dot", "general", "additive", "concat", "location"}
@@ -47,7 +47,7 @@ def test_options_reach_the_part_and_its_score() -> None:
     [
         ("soft", 0), ("dot", 0), ("general", 3 * 4 * 4), ("additive", 3 * (4 * 4 + 4 * 4 + 4 + 4)),
         ("concat", 3 * (8 * 4 + 4)), ("location", 3 * 7 * 4), ("local_m", 0), ("local_p", 3 * (4 * 4 + 4)),
-        ("window", 0), ("blocks", 0), ("hard", 1), ("straight_through", 0), ("top_k", 0),
+        ("window", 0), ("local", 0), ("hard", 1), ("straight_through", 0), ("top_k", 0),
     ],
 )  # fmt: skip
 def test_how_many_weights_each_has(name: str, expected: int) -> None:
@@ -65,7 +65,7 @@ def test_how_many_weights_each_has(name: str, expected: int) -> None:
         "local_p(radius=-1)": "radius=-1 .* at least 1",
         "window(radius=0)": "radius=0 .* at least 1",
         "window(radius=2.5)": "radius=2.5",
-        "blocks(size=0)": "size=0 .* at least 1",
+        "local(block=0)": "block=0 .* at least 1",
         "top_k(k=0)": "k=0 .* at least 1",
         "hard(sampling=1.5)": "sampling=1.5 .* from 0 to 1",
         "hard(entropy=-1.0)": "entropy=-1.0 .* 0 or more",
@@ -84,7 +84,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(spec: str) -> None:
 @refused(
     {
         ("window", "memory"): "cannot stand in the memory of a model, only in: encoder, decoder",
-        ("blocks", "memory"): "only in: encoder, decoder",
+        ("local", "memory"): "only in: encoder, decoder",
         ("scope", "decoder"): "only in: encoder",
         ("cross", "memory"): "not an attention to swap in",
     },

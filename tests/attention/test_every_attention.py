@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from kit import close, draw
-from qkv.attention import ATTENTIONS, SCORES, KeyValues, MultiHead, causal, padding
+from qkv.attention import ATTENTIONS, SCORES, KeyValues, MultiHead, Soft, causal, padding
 from qkv.attention.soft import SHORT
 from qkv.look import record_attention
 from qkv.models import TransformerConfig
@@ -16,7 +16,9 @@ from qkv.positions import Places
 # Options that let an attention show itself on short texts; a new attention is tested as it is.
 OPTIONS = {
     "hard": "hard(sampling=1.0)", "top_k": "top_k(k=3)", "local_m": "local_m(radius=2)",
-    "local_p": "local_p(radius=3)", "window": "window(radius=2)", "blocks": "blocks(size=3)",
+    "local_p": "local_p(radius=3)", "window": "window(radius=2)", "local": "local(block=3, before=1)",
+    "bigbird": "bigbird(block=2, random=1)", "linformer": "linformer(k=4)",
+    "memory_compressed": "memory_compressed(factor=2)",
 }  # fmt: skip
 REGIONS_OF_SCORES = ["local_m(radius=2, score='additive(width=5)')", "scope(limit='document', score='general')"]
 SPECS = [OPTIONS.get(name, name) for name in (*ATTENTIONS, *SCORES)] + REGIONS_OF_SCORES
@@ -28,7 +30,11 @@ CPU = torch.device("cpu")
 
 
 def uses(spec: str) -> tuple[str, ...]:
-    return ATTENTIONS.get(spec.split("(")[0], ATTENTIONS["soft"]).uses
+    return kind(spec).uses
+
+
+def kind(spec: str) -> type[Soft]:
+    return ATTENTIONS.get(spec.split("(")[0], Soft)
 
 
 def attention(spec: str, use: str) -> MultiHead:
@@ -125,13 +131,13 @@ def test_the_future_has_no_gradient_and_a_prefix_is_enough(spec: str) -> None:
     for t in range(T):
         (gradient,) = torch.autograd.grad((whole[0, t] * draw(D, seed=3)).sum(), x, retain_graph=True)
         assert not gradient[0, t + 1 :].any()
-        assert gradient[0, : t + 1].any()
+        assert gradient[0, : t + 1].any() or (kind(spec).shortens and t == 0)  # whose first slot is not full yet
         prefix = Places.span(0, t + 1, CPU, causal=True)
         close(attend(x[:, : t + 1], prefix, mask=causal(prefix)), whole[:, : t + 1])
 
 
 @pytest.mark.parametrize("is_training", [False, True])
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if kind(spec).hides_pairs])
 def test_weights_are_zero_where_nothing_may_be_seen(spec: str, is_training: bool) -> None:
     """Every second query of the second row is blind: zeros, and no gradient that is not a number."""
     attend = attention(spec, uses(spec)[0]).train(is_training).attend
@@ -145,12 +151,13 @@ def test_weights_are_zero_where_nothing_may_be_seen(spec: str, is_training: bool
     assert (weights.sum(-1) < 1 + 1e-5).all()
     assert not context[1, :, ::2].any()
     assert context[1, :, 1::2].any()
-    close(weights @ v, context)
+    if not kind(spec).shortens:
+        close(weights @ v, context)
     for gradient in torch.autograd.grad((context * draw(*context.shape, seed=4)).sum(), (q, k, v), allow_unused=True):
         assert gradient is None or gradient.isfinite().all()  # hard attention gives none to q, location none to k
 
 
-@pytest.mark.parametrize("spec", fitting("decoder"))
+@pytest.mark.parametrize("spec", [spec for spec in fitting("decoder") if not kind(spec).shortens])
 def test_the_first_token_sees_itself_alone(spec: str) -> None:
     attend = attention(spec, "decoder").attend
     q, k, v = (draw(B, H, T, D // H, seed=seed) for seed in (1, 2, 3))
@@ -173,6 +180,8 @@ def test_what_is_recorded_is_what_was_computed(spec: str, length: int) -> None:
         close(model.layer(x, at), whole)
     assert maps["layer"].shape == (B, H, length, length)
     v = model.layer.heads(model.layer.value(x))
+    if spec.startswith("memory_compressed"):
+        return  # whose values are convolved
     close(model.layer.output((maps["layer"] @ v).transpose(1, 2).flatten(2)), whole)
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from qkv import manifest
 from qkv.text.tokenizer import Tokenizer
 
 
@@ -140,6 +141,11 @@ a limit that is no number | train pairs.tsv --minutes nan | minutes cannot be ne
 too small a vocabulary | train pairs.tsv --data.vocab-size 5 | vocab_size=5 is too small.* 262 or more
 --out is a file | train pairs.tsv --out a-file | a-file is a file; give --out the name of
 no such device to train on | train pairs.tsv --device {absent} | there is no device '{absent}'
+a part of a file that is none | translate lines.en --shard 9/8 -o out --model good | --shard 9/8 names no part
+part 0 of a file | embed lines.en --shard 0/8 -o out.npy --model good | --shard 0/8 names no part of a file; give
+a part that is no number | generate lines.en --shard x -o out --model good | --shard x names no part of a file; give
+a part of no file | predict 7 --shard 1/8 --model good | --shard is for the lines of a file, and each part
+a part of a packed file | translate cut.tsv.gz --shard 1/8 -o out --model good | cannot be read from its middle
 no model folder | translate 7 --model nowhere | no model folder at nowhere; give the folder that
 a file as model folder | translate 7 --model a-file | no model folder at a-file
 an empty model folder | translate 7 --model folder | folder has no config.json
@@ -261,6 +267,7 @@ def change_tokenizer(folder: Path) -> Tokenizer:
 def change_words(folder: Path) -> None:
     """A sound folder, of the same sizes, whose tokens mean other things."""
     set_config(folder, {}, tokenizer=change_tokenizer(folder).fingerprint)
+    manifest.seal(folder, manifest.sealed(folder) or {})
 
 
 SPOILT: dict[str, Callable[[Path], object]] = {

@@ -17,6 +17,7 @@ from qkv import cli
 from qkv.attention import ATTENTIONS, SCORES, STRUCTURES
 from qkv.cli.look import EXAMPLE
 from qkv.cli.quantize import shortlist_
+from qkv.cli.show import LISTS
 from qkv.engines.shortlist import make_shortlist
 from qkv.evaluation import score
 from qkv.look.steps import WORDS
@@ -59,6 +60,16 @@ def test_score_equals_the_scores_of_the_same_lines(
     assert lines[0].endswith(expected.bleu_signature)
     assert lines[1] == f"chrF {expected.chrf:.2f}   {expected.chrf_signature}"
     assert ("95 % between" in lines[0]) == ("confidence" in flags)
+
+
+def test_what_there_is_to_list(qkv: Run) -> None:
+    """With no name: every list, and what is in it."""
+    result = qkv("list")
+    assert result.code == 0
+    lines = result.out.splitlines()
+    assert [line.split()[2] for line in lines] == list(LISTS)
+    assert all(len(line) <= 80 for line in lines)
+    assert [line.split()[3:5] for line in lines if " tasks " in line] == [[str(len(TASKS)), f"{next(iter(TASKS))},"]]
 
 
 @pytest.mark.parametrize(

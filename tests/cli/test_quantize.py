@@ -12,6 +12,9 @@ from safetensors.torch import load_file, save_file
 
 import qkv as package
 from kit import WORDS, save_untrained, tokenizer, write_sides
+from qkv.engines.native.library import is_built
+from qkv.engines.native.reader import FILE as NATIVE
+from qkv.engines.native.writer import NativeWriter
 from qkv.engines.quantize import FILE
 
 
@@ -25,6 +28,7 @@ def test_a_trained_model_is_quantised_and_translates(qkv: Any, copy: Path) -> No
     assert result.code == 0, result.err
     assert "of the tokens are the same" in result.out
     assert (copy / FILE).exists()
+    assert (copy / NATIVE).exists()
     lines = "".join(f"{i} {j}\n" for i in range(10) for j in range(10))
     exact, rounded = (qkv("translate", "--model", copy, "--engine", name, stdin=lines).out for name in ("lean", "int8"))
     same = [a == b for a, b in zip(exact.splitlines(), rounded.splitlines(), strict=True)]
@@ -46,7 +50,7 @@ def test_a_model_that_loses_more_than_the_bound_is_refused_and_nothing_is_writte
     result = qkv("quantize", copy, "--bound", "-100")
     assert result.code == 1
     assert "(at most -100 and at least 80% are allowed), so nothing was written; translate with --engine" in result.err
-    assert not (copy / FILE).exists()
+    assert not [*copy.glob("*int8*")]
 
 
 @pytest.fixture
@@ -91,8 +95,30 @@ def test_text_that_is_too_long_asks_for_shorter(qkv: Any, copy: Path, tmp_path: 
     assert result.err.endswith(" tokens, as the model was trained on; give --valid shorter sentences\n")
 
 
-def test_auto_measures_anew_where_the_model_was_trained_on(qkv: Any, copy: Path) -> None:
+def quantised_by_torch(qkv: Any, copy: Path) -> None:
+    """As where the native engine is not built: `auto` measures."""
     assert qkv("quantize", copy, "--bound", "3").code == 0
+    (copy / NATIVE).unlink()
+
+
+@pytest.mark.skipif(not is_built(), reason="the native engine is not built")
+def test_auto_takes_the_native_engine_and_says_so(qkv: Any, copy: Path) -> None:
+    assert "the fastest: no int8.qkv yet (qkv quantize)" in qkv("info", copy).out
+    assert qkv("quantize", copy, "--bound", "3").code == 0
+    assert "int8: int8.qkv is there, for " in qkv("info", copy).out
+    by_name, chosen = (qkv("translate", "1 2", "--model", copy, "--engine", name) for name in ("int8", "auto"))
+    assert (chosen.out, chosen.err) == (by_name.out, "")
+    assert not (copy / "engine.json").exists(), "nothing was measured"
+    assert isinstance(package.load(copy, engine="auto").engine, NativeWriter)
+    weights = load_file(copy / "model.safetensors")
+    save_file({name: value * 1.001 for name, value in weights.items()}, copy / "model.safetensors")
+    result = qkv("translate", "1 2", "--model", copy, "--engine", "auto")
+    assert result.code == 0, result.err
+    assert f"engine int8 is left out: {copy / NATIVE} was made of other weights" in result.err
+
+
+def test_auto_measures_anew_where_the_model_was_trained_on(qkv: Any, copy: Path) -> None:
+    quantised_by_torch(qkv, copy)
     assert qkv("translate", "1 2", "--model", copy, "--engine", "auto").code == 0
     kept = json.loads((copy / "engine.json").read_text())
     (copy / "engine.json").write_text(json.dumps({**kept, "engine": "int8"}))
@@ -105,7 +131,7 @@ def test_auto_measures_anew_where_the_model_was_trained_on(qkv: Any, copy: Path)
 
 
 def test_auto_measures_says_and_remembers(qkv: Any, copy: Path) -> None:
-    assert qkv("quantize", copy, "--bound", "3").code == 0
+    quantised_by_torch(qkv, copy)
     first = qkv("translate", "1 2", "--model", copy, "--engine", "auto")
     kept = json.loads((copy / "engine.json").read_text())
     in_bytes = {"int8", "ctranslate2-int8"}
@@ -122,7 +148,7 @@ def test_auto_measures_says_and_remembers(qkv: Any, copy: Path) -> None:
 
 
 def test_auto_believes_only_what_was_measured_here(qkv: Any, copy: Path) -> None:
-    assert qkv("quantize", copy, "--bound", "3").code == 0
+    quantised_by_torch(qkv, copy)
     (copy / "engine.json").write_text('{"machine": "another", "engine": "plain"}')
     assert "is the fastest here" in qkv("translate", "1 2", "--model", copy, "--engine", "auto").err
     (copy / "engine.json").write_text("[]")
@@ -137,6 +163,7 @@ def test_an_unknown_engine_is_told_the_nearest(qkv: Any, copy: Path) -> None:
 
 # -- models that read, and language models -----------------------------------------------------------------------------
 
+needs_engine = pytest.mark.skipif(not is_built(), reason="the native engine is not built")
 SENTENCES = [" ".join(WORDS[(i * k + i) % 14] for i in range(3 + k % 5)) for k in range(1, 60)]
 TINY = {"d_model": 32, "n_heads": 4, "layers": 2, "dropout": 0.0, "max_length": 32}
 QUICK = {"threads": 1, "precision": "float32", "validate_every": 0}
@@ -159,6 +186,7 @@ def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / "reader"
 
 
+@needs_engine
 @pytest.mark.parametrize("reader", ["classify", "fill"], indirect=True)
 @pytest.mark.parametrize("valid", [(), ("--valid", "lines.txt")], ids=["run", "file"])
 def test_a_model_that_reads_is_quantised_and_says_the_same(
@@ -185,6 +213,7 @@ def test_a_model_that_reads_is_quantised_and_says_the_same(
         assert not valid or same == found["same_labels"]
 
 
+@needs_engine
 @pytest.mark.parametrize("reader", ["language_model"], indirect=True)
 def test_a_language_model_is_quantised_and_writes(qkv: Any, reader: Path) -> None:
     result = qkv("quantize", reader)
@@ -196,15 +225,24 @@ def test_a_language_model_is_quantised_and_writes(qkv: Any, reader: Path) -> Non
     assert rounded.engine.name == "int8"
     ours, theirs = ([text.text for text in one.generate(SENTENCES[:20], tokens=3)] for one in (exact, rounded))
     assert sum(a == b for a, b in zip(ours, theirs, strict=True)) > 10
+    exact, rounded = (package.load(reader, task="embed", engine=name).embed(SENTENCES) for name in ("plain", "int8"))
+    assert (exact != rounded).any()
+    assert np.abs(exact - rounded).max() < 0.1
 
 
-@pytest.mark.usefixtures("narrowed")
+@needs_engine
 @pytest.mark.parametrize("reader", ["classify"], indirect=True)
-def test_a_reader_that_says_something_else_is_refused(qkv: Any, reader: Path, tmp_path: Path) -> None:
+def test_a_reader_that_says_something_else_is_refused(
+    qkv: Any, reader: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its channels are divided by numbers that leave of most of them nothing."""
+    from qkv.engines.products import Calibration
+
+    monkeypatch.setattr(Calibration, "smoothing", lambda self, name: torch.logspace(-4, 4, self.weights[name].size(1)))
     result = qkv("quantize", reader)
     assert result.code == 1
     assert "(at least 0.99 and 0.99 is asked for), so nothing was written" in result.err
-    assert not (reader / FILE).exists()
+    assert not [*reader.glob("*int8*")]
     shutil.rmtree(reader / "training")
     assert "has no validation set of a training run; give --valid sentences.txt" in qkv("quantize", reader).err
     (tmp_path / "none.txt").write_text("\n\n")
@@ -213,4 +251,4 @@ def test_a_reader_that_says_something_else_is_refused(qkv: Any, reader: Path, tm
 
 def test_what_has_no_lean_form_is_refused(qkv: Any, tmp_path: Path) -> None:
     save_untrained(tmp_path / "bert", "bert", tokenizer(), {"task": "fill"}, position="rotary")
-    assert "only a backbone with scaled dot products" in qkv("quantize", tmp_path / "bert").err
+    assert "only a Transformer, or a backbone of BERT's or GPT-2's form" in qkv("quantize", tmp_path / "bert").err

@@ -79,8 +79,9 @@ def test_six_hundred_lines_keep_their_places(qkv: Run, model: Path, tmp_path: Pa
     ]
     assert written[299]
     remark = "line 300 was longer than the model's training sentences and was translated in "
-    assert [line for line in result.err.splitlines() if line.startswith(remark)]
-    assert result.err.count("longer than") == 1
+    told = (tmp_path / "many.en.remarks.txt").read_text() if "more remark" in result.err else result.err
+    assert [line for line in told.splitlines() if line.startswith(remark)]
+    assert told.count("longer than") == 1
 
 
 @pytest.mark.parametrize("flags", [[], ["--format", "text"], ["--format", "html"]])
@@ -179,3 +180,16 @@ def test_an_output_that_fails_leaves_the_old_file(qkv: Run, model: Path, tmp_pat
     assert result.code == 1
     assert (tmp_path / "out.txt").read_text() == "old\n"
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_many_remarks_are_a_number_and_a_file(qkv: Run, model: Path, tmp_path: Path) -> None:
+    long = "1 2 3 4 5 6 7 8 9 " * 6
+    few = qkv("translate", "--model", model, "--beam", "1", stdin=f"{long}\n7\n" * 3)
+    assert [line.split(" was ")[0] for line in few.err.splitlines()] == ["line 1", "line 3", "line 5"]
+    many = qkv("translate", "--model", model, "--beam", "1", stdin=f"{long}\n" * 5)
+    assert many.err.splitlines()[3:] == ["2 more remarks; name a file with -o to have them all beside it"]
+    written = qkv("translate", "--model", model, "--beam", "1", "-o", "out.en", stdin=f"{long}\n" * 4)
+    assert written.err.splitlines()[3:] == ["1 more remark; all are in out.en.remarks.txt"]
+    told = (tmp_path / "out.en.remarks.txt").read_text().splitlines()
+    assert [line.split(" was ")[0] for line in told] == [f"line {number}" for number in range(1, 5)]
+    assert told[:3] == written.err.splitlines()[:3]

@@ -118,7 +118,7 @@ def test_a_part_comes_as_often_as_it_has_batches() -> None:
     counts = [18, 6, 3]
     mixed = mixture(counts)
     batches = [part(count).count(0) for count in counts]
-    turns = np.array([[batch.part for batch in mixed.epoch(epoch, 0)] for epoch in range(400)])  # (epochs, batches)
+    turns = np.array([[make().part for make in mixed.epoch(epoch, 0)] for epoch in range(400)])  # (epochs, batches)
     for number, count in enumerate(batches):
         shares = (turns == number).mean(axis=0)  # by the place in an epoch
         assert np.abs(shares - count / sum(batches)).max() < 0.11  # over four standard deviations of 400 draws
@@ -140,7 +140,7 @@ def test_the_rows_of_a_part_are_those_that_bear_its_number(part: int, tmp_path: 
         expected = sorted(row[:2] for row in rows if len(row[2]) == part)
         assert sorted(each_row(own)) == expected
         assert len(own) == len(expected) == sum(len(own.lengths(shard)) for shard in range(own.shards))
-        batches = [*Buckets(own, tokens=12, seed=1).epoch(0, 0)]
+        batches = [make() for make in Buckets(own, tokens=12, seed=1).epoch(0, 0)]
         assert sorted(int(batch.columns[1][i, 0]) for batch in batches for i in range(len(batch))) == sorted(
             row[1][0] for row in expected
         )

@@ -49,7 +49,9 @@ class TestLines:
         found = translator.translate(texts, beam=1)
         assert len(found) == len(texts)
         for text, line in zip(texts, found, strict=True):
-            assert len(line.text.splitlines()) <= 1
+            lines = line.text.split("\n")
+            assert len(lines) == len(text.strip().split("\n"))
+            assert all(len(one.splitlines()) <= 1 for one in lines)  # none ends in any other way
             assert line.text == line.alternatives[0].text
             if not text.strip():
                 assert (line.text, line.score, line.remarks()) == ("", 0.0, [])

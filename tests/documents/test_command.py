@@ -40,17 +40,25 @@ def run(backwards: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_file_of_a_format(run: Run, backwards: Translator, tmp_path: Path) -> None:
     code, out, err = run("a.po", "-o", "new/b.po")
     assert (code, out) == (0, "")
-    assert err == "messages that are marked as fuzzy, and were kept: 1\nnew/b.po: 1 segments translated, 1 kept\n"
+    assert err == "messages that are marked as fuzzy, and were kept: 1\nnew/b.po: 1 segment translated, 1 kept\n"
     translate_file(backwards, tmp_path / "a.po", tmp_path / "c.po", beam=1)
     assert (tmp_path / "new" / "b.po").read_bytes() == (tmp_path / "c.po").read_bytes() != PO.encode()
 
 
 def test_a_name_with_the_language_in_it(run: Run, tmp_path: Path) -> None:
-    assert run("a.po")[2].endswith("a.de.po: 1 segments translated, 1 kept\n")
+    assert run("a.po")[2].endswith("a.de.po: 1 segment translated, 1 kept\n")
     assert (tmp_path / "a.de.po").exists()
     assert run("a.po")[0::2] == (1, "qkv: a.de.po is there already; name the file to write with -o\n")
     (tmp_path / "a.en.md").write_text("A")
-    assert run("a.en.md")[2] == "a.de.md: 1 segments translated, 0 kept\n"
+    assert run("a.en.md")[2] == "a.de.md: 1 segment translated, 0 kept\n"
+
+
+def test_a_memory_and_no_marks(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "memory.tsv").write_text("A B {x}\tzwei {x}\n", encoding="utf-8")
+    assert run("a.po", "--memory", "memory.tsv", "-o", "b.po")[2].endswith("0 segments translated, 1 reused, 1 kept\n")
+    assert (tmp_path / "b.po").read_text().startswith("# Exact match of memory.tsv.\n")
+    assert run("a.po", "--memory", "memory.tsv", "--final", "-o", "c.po")[0] == 0
+    assert (tmp_path / "c.po").read_text() == PO.replace('msgstr ""', 'msgstr "zwei {x}"', 1)
 
 
 def test_a_file_into_itself(run: Run, tmp_path: Path) -> None:
@@ -68,6 +76,23 @@ def test_plain_text_is_still_line_by_line(run: Run, backwards: Translator, tmp_p
     (tmp_path / "a.txt").write_text("  A B\n\nC\n")
     expected = [line.text for line in backwards.translate(["  A B", "", "C"], beam=1)]
     assert run("a.txt") == (0, "".join(f"{line}\n" for line in expected), "")
+
+
+@pytest.mark.parametrize("name", ["a.ts", "a.odt", "a.pptx", "a.epub", "a.csv", "a.toml", "a.unknown"])
+def test_other_formats_are_refused(name: str, run: Run, tmp_path: Path) -> None:
+    """Line by line, their keys and tags would be lost; who wants that says so."""
+    (tmp_path / name).write_text("A\n")
+    code, out, err = run(name)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"qkv: {name}: there is no format '.{name[2:]}'; give a file whose name ends in .txt, .srt, ")
+    assert err.endswith(f".yml, or its lines on standard input: qkv translate < {name}\n")
+    assert run(stdin="A\n")[0] == run(name, "--format", "text")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["a", "a.en", "a.tok", "a.deu"])
+def test_a_file_that_is_named_after_its_language_has_lines(name: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("A\nB\n")
+    assert run(name) == run(stdin="A\nB\n")
 
 
 @pytest.mark.parametrize("where", ["an argument", "a file", "standard input"])
@@ -117,6 +142,9 @@ def test_what_a_user_protects(run: Run, backwards: Translator, tmp_path: Path) -
         (["A B", "--protect", "B", "--json"], "--json is for lines and for files of a format, not for a text with"),
         (["A B", "--format", "text", "--json"], "--json is for lines and for files of a format"),
         (["a.po", "--protect", "x", "--protect", "("], "--protect '(' is not a regular expression (missing )"),
+        (["A B", "--final"], "--memory and --final are for files of a format, such as .po and .html; leave them out"),
+        (["a.po", "--format", "text", "--memory", "a.po"], "--memory and --final are for files of a format"),
+        (["a.po", "--memory", "b.tmx"], "there is no file 'b.tmx'; check the path"),
         (["a", "--format", "htm"], "--format htm: there is no such format; did you mean 'html'?"),
         (["a.po", "-o", "model"], "cannot write model, since it is a folder; give the name of a new file"),
         (["a.po", "-o", "a.po/b.po"], "cannot write a.po/b.po: "),

@@ -17,14 +17,17 @@ from qkv.errors import InputError
 KEPT = [
     "{x}", "{ name }", "{{x}}", "{{ user.name }}", "${HOME}", "%{count}", "{n, plural, one {# file} other {# files}}",
     "{% if x %}", "%s", "%d", "%1$s", "%(name)s", "%-5.2f", "%lu", "%@", "%1", "%%", "%PRODUCTNAME", "%TEMP%",
-    "$(ARG1)", "$PATH", "https://a.org/b_(c)?d=1&e=%20#f", "http://localhost:8000/", "www.a.org",
+    "%<PRIuMAX>", "$(ARG1)", "$PATH", "https://a.org/b_(c)?d=1&e=%20#f", "http://localhost:8000/", "www.a.org",
     "me.you+x@mail.a-b.org", "mailto:me@a.org", "`rm -rf`", "os.path.join()", "<b>", "</b>", '<a href="x">', "<br/>",
-    "&nbsp;", "&#8212;", "[[Page]]",
+    "&nbsp;", "&#8212;", "[[Page]]", "Ctrl+S", "Ctrl + Shift + F5", "Alt+Enter", "F5", "F12", "<kbd>Enter</kbd>",
+    "<code class='x'>a b</code>", "--help", "--dry-run", "--output=a.txt", "-h", ":smile:", ":+1:", "$t(common.ok)",
     "🙂", "👩‍👩‍👧‍👦", "🇩🇪", "👍🏽", "❤️", "4️⃣", "©", "🏴󠁧󠁢󠁳󠁣󠁴󠁿",
 ]  # fmt: skip
 PLAIN = [
     "100% of people", "a 5 % discount", "50%, say", "I paid $5.", "3 < 4 and 5 > 2", "C'est l'été", "R&D; more", "a@b",
     "He said: yes!", "and/or", "one_two", "f(x)", "1.000,5", "{", "}", "[1]", "e.g. this", "#1", "à la carte…",
+    "well-known", "a - b", "-I am here", "-5 degrees", "he came --well-- late", "Control the car", "AF5", "F99",
+    "at 10:30:45", "say: no :)", "C++", "x-y", "no--end",
 ]  # fmt: skip
 
 
@@ -52,7 +55,7 @@ def test_nothing_is_lost(text: str) -> None:
 
 FRAGMENTS = ["{", "}", "{a", "{{", "%", "%(", "%1$", "a", "a.", "@", "a@", "a@a.", "http://", "http://.", "www.",
              "`", "<", "<a ", "</", "&", "&#", "[[", "$(", "$", "🙂", "\u200d", "0", "-", "_", " ", ")",
-             "<b>", "</b>"]  # fmt: skip
+             "<b>", "</b>", "<kbd>", "Ctrl+", "--a", ":a", "%<PRI"]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=4), st.sampled_from(FRAGMENTS))
@@ -82,7 +85,8 @@ def test_a_long_end_of_an_address() -> None:
 
 
 def test_each_kind_is_shown() -> None:
-    assert set(PATTERNS) == {"address", "e-mail", "code", "braces", "tag", "variable", "printf", "emoji"}
+    kinds = "address e-mail code braces held key option tag variable printf emoji"
+    assert set(PATTERNS) == set(kinds.split())
 
 
 # -- a user's own patterns -------------------------------------------------------------------------------------------

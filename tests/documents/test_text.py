@@ -1,6 +1,7 @@
 """Plain text: only words change."""
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -108,3 +109,12 @@ def test_a_heading_gets_no_full_stop(made_up) -> None:
 def test_alternatives(upper) -> None:
     (found,) = translate_text(upper, ["a {x}\nb"], n_best=2)
     assert found.alternatives == ["A {x}\nB"] * 2
+
+
+@pytest.mark.parametrize("some", [("%s", "%d"), ("%s", "%s"), ("{}", "{}"), ("%5.1f", "%<PRIu32>")])
+def test_placeholders_that_are_counted_keep_their_order(some: tuple[str, str], made_up: Any) -> None:
+    """Turned round, the second value would be shown for the first; those with a number or a name may change places."""
+    reverse = made_up(lambda text: " ".join(text.split()[::-1]))
+    found = translate_text(reverse, [f"take {some[0]} from {some[1]} now"])[0].text
+    assert re.findall(r"%\S+|{}", found) == list(some)
+    assert translate_text(reverse, ["take %1$s from {b} now"])[0].text == "now {b} from %1$s take"

@@ -7,7 +7,7 @@ import pytest
 
 import qkv
 from kit import TEXTS, save_untrained, tokenizer
-from qkv import folder
+from qkv import folder, manifest
 from qkv.engines import ENGINES, open_engine
 from qkv.engines.lean import Lean
 from qkv.errors import InputError
@@ -40,6 +40,7 @@ def test_an_option_that_there_is_not_is_refused(saved: Path, tmp_path: Path) -> 
         qkv.load(saved, worker=2)
     config = json.loads((saved / "config.json").read_text(encoding="utf-8"))
     (saved / "config.json").write_text(json.dumps({**config, "task": "cloze"}), encoding="utf-8")
+    manifest.seal(saved, ["config.json"])
     with pytest.raises(
         InputError, match=r"no option 'engine' for .*; a model of the task 'cloze' has none, leave it out"
     ):

@@ -16,6 +16,7 @@ from qkv.engines.quantize import FILE, int8_engine, load, open_int8, quantize, s
 from qkv.errors import InputError
 from qkv.models import Transformer, TransformerConfig
 from qkv.opening import load_translator
+from qkv.weights import save_weights
 
 
 @pytest.mark.parametrize("activation", ["", "relu", "gelu"])
@@ -134,7 +135,7 @@ def test_another_device_has_no_form_for_cpus(saved: Path, capsys: pytest.Capture
 def other_weights(path: Path) -> None:
     loaded = folder.load(path)
     loaded.model.decoder.blocks[0].attention.query.weight.data += 1
-    folder.save_weights(path / "model.safetensors", folder.weights(loaded.model))
+    save_weights(path / "model.safetensors", folder.weights(loaded.model))
 
 
 def test_what_is_not_standard_is_refused() -> None:

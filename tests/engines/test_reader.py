@@ -1,6 +1,7 @@
 """The lean form of what reads: equal to the plain one, for every backbone; half precision and 8 bits agree with it."""
 
-from dataclasses import replace
+import os
+import shutil
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,17 @@ from torch import Tensor
 import qkv
 from kit import TEXTS, close, package, padded, real, refused, save_untrained, stirred, tiny_model, tokenizer
 from qkv import folder
+from qkv.convert import digest
 from qkv.engines import READERS, open_reader
+from qkv.engines.likeness import likeness
+from qkv.engines.native import library
+from qkv.engines.native.file import write
+from qkv.engines.native.library import Native, is_built
+from qkv.engines.native.reader import FILE, native_reader
 from qkv.engines.products import Calibration, Dense, Int8, has_kernel, quantised
-from qkv.engines.quantize import FILE, by_bytes, load, quantize_reader, save
+from qkv.engines.quantize import smoothing
 from qkv.engines.reader import can_read, lean_reader
+from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.models import Headed
 from qkv.text.lines import read_lines
@@ -24,6 +32,7 @@ from qkv.text.tokenizer import PAD
 
 LENGTHS = [9, 5, 1, 7, 2, 2]
 NAMES = ["bert", "roberta", "transformer_encoder", "gpt2"]
+needs_engine = pytest.mark.skipif(not is_built(), reason="the native engine is not built")
 needs_kernel = pytest.mark.skipif(not has_kernel(), reason="this CPU has no fbgemm")
 
 
@@ -86,19 +95,6 @@ def test_half_the_bits_say_nearly_the_same(name: str, ids: Tensor) -> None:
 
 
 @needs_kernel
-@torch.inference_mode()
-@pytest.mark.parametrize("name", NAMES)
-def test_eight_bits_agree_and_depend_on_no_neighbour(name: str) -> None:
-    plain, rows = model(name, d_model=32), [row[row > 0].tolist() for row in padded(range(1, 20), 40)]
-    reader = lean_reader(plain, by_bytes(quantize_reader(plain, rows)))
-    for row in rows:
-        ids = torch.tensor([row])
-        assert torch.cosine_similarity(reader.encode(ids)[0].mean(0), plain.encode(ids)[0].mean(0), dim=0) > 0.99
-    ids = padded(LENGTHS, 40)
-    close(reader.encode(ids)[0], reader.encode(ids[:1])[0])
-
-
-@needs_kernel
 def test_smoothing_is_the_papers_and_saves_narrow_channels() -> None:
     """Xiao et al. 2023, Eq. 4, by hand; a channel a hundred times as wide as the others costs them little."""
     torch.manual_seed(1)
@@ -120,42 +116,82 @@ def test_smoothing_is_the_papers_and_saves_narrow_channels() -> None:
     assert error(by) < error(None) / 4
 
 
-@needs_kernel
+@needs_engine
 def test_the_file_is_opened_by_name_and_auto(tmp_path: Path) -> None:
     words = tokenizer(*TEXTS, size=300, kind="wordpiece")
     save_untrained(tmp_path, "bert", words, {"task": "fill"}, d_model=32, n_heads=4)
-    loaded = folder.load(tmp_path)
-    kept = quantize_reader(loaded.model, words.encode_batch(TEXTS))
-    save(tmp_path, kept)
-    assert all(torch.equal(load(tmp_path)[name].smooth, one.smooth) for name, one in kept.items())  # type: ignore[arg-type]
+    loaded: Any = folder.load(tmp_path)
+    smooth = smoothing(loaded.model, words.encode_batch(TEXTS))
+    write(tmp_path / FILE, loaded.model, smooth=smooth, made_of=digest(tmp_path))
     exact, rounded, chosen = (qkv.load(tmp_path, task="embed", engine=e).embed(TEXTS) for e in ("lean", "int8", "auto"))
     assert np.array_equal(rounded, chosen)
     assert np.abs(rounded - exact).max() > 0
     cosines = (rounded * exact).sum(1) / np.linalg.norm(rounded, axis=1) / np.linalg.norm(exact, axis=1)
     assert cosines.min() > 0.99
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(library.HELD, "plain")  # a processor that multiplies no bytes
+        assert np.array_equal(qkv.load(tmp_path, task="embed", engine="auto").embed(TEXTS), exact)
+    write(tmp_path / FILE, loaded.model, smooth=smooth)  # of whatever weights
+    with pytest.raises(InputError, match=r"int8.qkv was made of other weights; make it with: qkv quantize"):
+        open_reader(loaded, "int8")
+    (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-64])
+    with pytest.raises(InputError, match=r"int8.qkv cannot be used: it has .*; make it with: qkv quantize"):
+        open_reader(loaded, "auto")
     (tmp_path / FILE).unlink()
     assert np.array_equal(qkv.load(tmp_path, task="embed", engine="auto").embed(TEXTS), exact)
 
 
-@needs_kernel
+@pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "c++")), reason="there is no C++ compiler")
+def test_the_engine_is_there_where_a_compiler_is() -> None:
+    """Or else all its tests are skipped, and nobody notices."""
+    assert is_built(), "build it: python native/build.py"
+
+
+def test_where_no_engine_was_built_float32_reads_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_untrained(tmp_path, "bert", tokenizer(*TEXTS, size=300, kind="wordpiece"), {"task": "fill"})
+    exact = qkv.load(tmp_path, task="embed").embed(TEXTS)
+    monkeypatch.setattr(library, "LIBRARY", str(tmp_path / "none.so"))
+    library.library.cache_clear()
+    try:
+        assert np.array_equal(qkv.load(tmp_path, task="embed", engine="int8").embed(TEXTS), exact)
+        with pytest.raises(InputError, match=r"the native engine is not built here .*; install one and qkv again"):
+            library.Native(tmp_path / FILE)
+    finally:
+        library.library.cache_clear()
+    assert capsys.readouterr().err.count("the native engine is not built here") == 1
+
+
+@needs_engine
 @torch.inference_mode()
-def test_a_real_encoder_says_the_same_in_fewer_bits() -> None:
-    """MiniLM, whose channels differ as those of small random weights do not: 8 bits need the smoothing."""
+def test_a_real_encoder_says_the_same_in_fewer_bits(tmp_path: Path) -> None:
+    """MiniLM, whose channels differ as those of small random weights do not: 8 bits are better for the smoothing."""
     place, lines = package("minilm"), read_lines(real("wikitext-2", "valid.txt.gz"))
     texts = [one.strip() for line in islice(lines, 200) for one in line.split(" . ") if len(one) > 20][:70]
     embedder = qkv.load(place, engine="plain")
-    exact, model = embedder.embed(texts[50:]), embedder.loaded.model
-    kept = quantize_reader(model, [ids[:254] for ids in embedder.tokenizer.encode_batch(texts[:50])])
-    flat = {name: replace(one, smooth=torch.ones_like(one.smooth)) for name, one in kept.items()}  # type: ignore[type-var]
+    exact, model, backbone = embedder.embed(texts[50:]), embedder.loaded.model, embedder.backbone
+    smooth = smoothing(backbone, [ids[:254] for ids in embedder.tokenizer.encode_batch(texts[:50])])
+    write(tmp_path / "rough.qkv", backbone)
+    write(tmp_path / "smooth.qkv", backbone, smooth=smooth)
     forms = {
         "lean": (lean_reader(model), 0.999999), "half": (lean_reader(model, precision=torch.bfloat16), 0.9995),
-        "int8": (lean_reader(model, by_bytes(kept)), 0.99),
+        **{name: (native_reader(model, Native(tmp_path / f"{name}.qkv")), 0.99) for name in ("rough", "smooth")},
     }  # fmt: skip
+    means = {}
     for name, (embedder.reader, least) in forms.items():
-        cosines = (embedder.embed(texts[50:]) * exact).sum(axis=1)
-        assert cosines.mean() > least, name
-    embedder.reader = lean_reader(model, by_bytes(flat))
-    assert (embedder.embed(texts[50:]) * exact).sum(axis=1).mean() < 0.99, "the weights have taken it over"
+        means[name] = (embedder.embed(texts[50:]) * exact).sum(axis=1).mean()
+        assert means[name] > least, name
+    assert 1 - means["smooth"] < 0.7 * (1 - means["rough"])
+
+
+@pytest.mark.parametrize("head", ["pooled", "number", "classes(n=3)", "tags(n=3)"])
+def test_labels_are_compared_where_a_head_names_classes(head: str) -> None:
+    """And not where the (B, n) that it gives are anything else: a sentence encoder's pooler has no label."""
+    plain = Headed(model("bert"), {head.partition("(")[0]: head}).eval()
+    found = likeness(plain, lean_reader(plain), [[5, 6, 7], [8, 9]])
+    assert found["cosine"] > 0.9999
+    assert ("same_labels" in found) == (head == "classes(n=3)")
 
 
 # -- which -------------------------------------------------------------------------------------------------------------
@@ -181,8 +217,8 @@ def test_attention_is_recorded_whatever_the_engine(engine: str, tmp_path: Path) 
 
 @refused({
     "int9": "unknown engine 'int9' for a model that reads; did you mean 'int8'",
-    "int8": "has no int8.safetensors; make it with: qkv quantize",
-    "bfloat16": r"only a backbone with scaled dot products .* and this is a Bert .*; use the engine plain",
+    "int8": "has no int8.qkv; make it with: qkv quantize",
+    "bfloat16": r"only a backbone with scaled dot products, .* and this is a Bert .*; use the engine plain",
 })  # fmt: skip
 def test_what_cannot_be_read_is_refused(wrong: str, tmp_path: Path) -> None:
     settings = {"position": "rotary"} if wrong == "bfloat16" else {}

@@ -18,8 +18,11 @@ from qkv.data import Rows, RowsOnDisk, write_rows
 from qkv.decoding import Search, beam_search, greedy, padded
 from qkv.decoding.translator import longest_targets
 from qkv.engines.lean import Lean
+from qkv.engines.native.file import write
+from qkv.engines.native.library import Native, is_built
+from qkv.engines.native.writer import NativeWriter
 from qkv.engines.quantize import int8_engine, quantize
-from qkv.engines.shortlist import FILE, ROUNDS, Shortlist, Shortlisted, lexicon, load, make_shortlist, save
+from qkv.engines.shortlist import FILE, ROUNDS, Shortlist, Shortlisted, lexicon, load, make_shortlist, save, shortlisted
 from qkv.errors import InputError
 from qkv.models import Transformer
 from qkv.opening import load_translator
@@ -92,17 +95,28 @@ def given_ids(sources: list[list[int]]) -> list[list[int]]:
     return [row[:-1] for row in sources]
 
 
-@pytest.fixture(params=["lean", "int8"])
-def engine(request: pytest.FixtureRequest, model: Transformer, given_ids: list[list[int]]) -> Lean:
+def native(model: Transformer, place: Path, bits: int) -> NativeWriter:
+    write(place / "model.qkv", model, bits=bits)
+    return NativeWriter(model, Native(place / "model.qkv"))
+
+
+@pytest.fixture(params=["lean", "int8", "native"])
+def engine(
+    request: pytest.FixtureRequest, model: Transformer, given_ids: list[list[int]], tmp_path: Path
+) -> Lean | NativeWriter:
+    if request.param == "native":
+        return native(model, tmp_path, 8) if is_built() else pytest.skip("the native engine is not built")
     return Lean(model) if request.param == "lean" else int8_engine(model, quantize(model, given_ids))
 
 
+@pytest.mark.parametrize("is_native", [False, pytest.param(True, marks=pytest.mark.skipif(not is_built(), reason=""))])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_searches_find_what_masked_logits_of_the_whole_vocabulary_give(
-    model: Transformer, given_ids: list[list[int]], seed: int
+    model: Transformer, given_ids: list[list[int]], seed: int, is_native: bool, tmp_path: Path
 ) -> None:
     lists, frequent = random_lists(seed), [5, 9]
-    short, plain = Shortlisted(Lean(model), shortlist(frequent, lists)), Masked(model, frequent, lists)
+    exact = native(model, tmp_path, 32) if is_native else Lean(model)
+    short, plain = shortlisted(exact, shortlist(frequent, lists)), Masked(model, frequent, lists)
     src, limits = padded(given_ids), longest_targets(given_ids, model.config.max_length)
     for one, other in (
         ([some[0] for some in short.decode(given_ids, limits, Search(beam=1))], greedy(plain, src, limits)),
@@ -134,15 +148,15 @@ def test_every_hypothesis_of_a_tiny_vocabulary_is_weighed(make_model: Callable[.
     assert all(weighed[tokens] == pytest.approx(total, abs=1e-4) for tokens, total in totals.items())
 
 
-def test_a_list_of_all_words_changes_nothing(engine: Lean, given_ids: list[list[int]]) -> None:
-    short = Shortlisted(engine, shortlist(list(range(WORDS)), {}))
+def test_a_list_of_all_words_changes_nothing(engine: Lean | NativeWriter, given_ids: list[list[int]]) -> None:
+    short = shortlisted(engine, shortlist(list(range(WORDS)), {}))
     for how in (Search(beam=1), Search(beam=4, n_best=3), Search(sampling=True, n_best=2, seed=3)):
         exact, listed = (e.decode(given_ids, [20] * len(given_ids), how) for e in (engine, short))
         assert [[h.tokens for h in some] for some in listed] == [[h.tokens for h in some] for some in exact]
 
 
-def test_a_sentence_does_not_depend_on_its_neighbours(engine: Lean, given_ids: list[list[int]]) -> None:
-    short = Shortlisted(engine, shortlist([7], random_lists(3)))
+def test_a_sentence_does_not_depend_on_its_neighbours(engine: Lean | NativeWriter, given_ids: list[list[int]]) -> None:
+    short = shortlisted(engine, shortlist([7], random_lists(3)))
     for beam in (1, 4):
         together = short.decode(given_ids, [20] * len(given_ids), Search(beam=beam))
         alone = [short.decode([source], [20], Search(beam=beam))[0] for source in given_ids]
@@ -150,9 +164,9 @@ def test_a_sentence_does_not_depend_on_its_neighbours(engine: Lean, given_ids: l
         assert [some[0].score for some in together] == pytest.approx([some[0].score for some in alone], abs=1e-4)
 
 
-def test_every_word_of_the_list_and_no_other_can_appear(engine: Lean) -> None:
+def test_every_word_of_the_list_and_no_other_can_appear(engine: Lean | NativeWriter) -> None:
     lists, sources = {6: [11, 12], 7: [15]}, [[6], [7, 7]]
-    short = Shortlisted(engine, shortlist([9], lists))
+    short = shortlisted(engine, shortlist([9], lists))
     drawn = short.decode(sources, [50, 50], Search(sampling=True, n_best=60, temperature=9.0))
     for source, some in zip(sources, drawn, strict=True):
         seen = {token for hypothesis in some for token in hypothesis.tokens}

@@ -1,12 +1,14 @@
 """ROUGE against worked numbers, and the longest common sequence against all sequences."""
 
-from itertools import combinations
+import gzip
+import json
+from itertools import combinations, islice
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import refused
+from kit import real, refused
 from qkv.evaluation import rouge
 from qkv.evaluation.rouge import longest_common
 
@@ -41,3 +43,22 @@ def test_the_longest_common_sequence_is_the_longest_of_all(a: list[str], b: list
 @refused([((["a"], []), "references"), (([], []), "at least"), ((["a"], [[]]), "text 1 has no")], "texts references")
 def test_what_cannot_be_compared_is_refused(texts: list[str], references: list[list[str]]) -> None:
     rouge(texts, references)
+
+
+def test_what_googles_rouge_score_says_of_real_summaries() -> None:
+    """The first sentence of each of 200 abstracts against its summaries, one by one and as the best of several.
+
+    Letters that are not ASCII are no words there, and are left out here.
+    """
+    scorer = pytest.importorskip("rouge_score.rouge_scorer").RougeScorer(["rouge1", "rouge2", "rougeL"])
+    with gzip.open(real("scitldr-a/dev.jsonl.gz"), "rt", encoding="utf-8") as file:
+        records = [json.loads(line) for line in islice(file, 200)]
+    texts = [(ascii_of(one["source"][0]), [ascii_of(target) for target in one["target"]]) for one in records]
+    for text, targets in texts:
+        expected = [[100 * one.fmeasure for one in scorer.score(target, text).values()] for target in targets]
+        assert rouge([text], [targets[:1]]) == pytest.approx(expected[0])
+        assert rouge([text], [targets]) == pytest.approx([max(several) for several in zip(*expected, strict=True)])
+
+
+def ascii_of(text: str) -> str:
+    return text.encode("ascii", "ignore").decode()

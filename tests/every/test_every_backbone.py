@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 import properties
-from kit import along, close, padded, stirred, tiny_model, tokenizer
+from kit import along, close, padded, stand_together, stirred, tiny_model, tokenizer
 from qkv import folder
 from qkv.attention import ATTENTIONS, SCORES, recording
-from qkv.models import MODELS, Backbone, CausalBackbone, Outputs
+from qkv.models import MODELS, Backbone, CausalBackbone, ErnieThu, Outputs
 from qkv.positions import POSITIONS
 from qkv.text.tokenizer import PAD
 
@@ -25,14 +25,17 @@ LENGTHS = [T, 5, 1, 7]
 SEQUENTIAL = [name for name, position in POSITIONS.items() if not position.needs_tree]
 # Options that let an attention show itself on a short text.
 SHORT = {"top_k": "top_k(k=3)", "local_m": "local_m(radius=2)", "local_p": "local_p(radius=3)",
-         "window": "window(radius=2)", "blocks": "blocks(size=3)"}  # fmt: skip
+         "window": "window(radius=2)", "local": "local(block=3, before=1)",
+         "bigbird": "bigbird(block=2, random=1)", "linformer": "linformer(k=4)"}  # fmt: skip
 
 
 def parts() -> list[tuple[str, str, str]]:
     """Each backbone with every position, and with every attention, by turns with one position or another."""
     found, turns = [], itertools.cycle(SEQUENTIAL)
     for name, kind in MODELS.items():
-        if not issubclass(kind, Backbone) or "encode" not in vars(kind):  # it computes what its parent does
+        if not issubclass(kind, Backbone) or "encode" not in vars(kind):  # it computes what its parent does,
+            continue
+        if kind is ErnieThu:  # as this one does where no text has a name: tests/models/test_ernie_thu.py
             continue
         if "attention" not in kind.config_class.__dataclass_fields__:
             found.append((name, "none", "none"))
@@ -41,8 +44,11 @@ def parts() -> list[tuple[str, str, str]]:
             fitting = [part for part in (*ATTENTIONS, *SCORES) if part in SCORES or use in ATTENTIONS[part].uses]
             if "sentence_ends" not in kind.config_class.__dataclass_fields__:
                 fitting = [part for part in fitting if part != "scope"]
+            if name in ("unilm", "xlnet"):  # whose masks hide pairs
+                fitting = [part for part in fitting if part in SCORES or ATTENTIONS[part].hides_pairs]
             found += [(name, position, "scaled_dot") for position in SEQUENTIAL]
-            found += [(name, next(turns), attention) for attention in fitting]
+            for attention in fitting:
+                found.append((name, next(one for one in turns if stand_together(one, attention)), attention))
     return found
 
 
@@ -137,7 +143,8 @@ def test_the_weights_of_every_attention_can_be_recorded(model: Any, ids: Tensor)
         close(model.encode(ids), clean)
     for name, weights in maps.items():
         assert weights.shape[-2:] == (T, T), name
-        assert (weights.sum(dim=-1) <= 1 + 1e-5).all(), name
+        if not model.config.attention.startswith("linformer"):  # which mixes with any numbers
+            assert (weights.sum(dim=-1) <= 1 + 1e-5).all(), name
         if isinstance(model, CausalBackbone):
             assert not weights.triu(diagonal=1).any(), name
 

@@ -9,14 +9,25 @@ from torch import Tensor
 
 from kit import along, close, stirred, tiny_model, tokenizer
 from qkv import folder
-from qkv.models import MODELS, Backbone, EncoderDecoder, HeadFinder, Hierarchical, Model, Reader, XLNet
+from qkv.models import (
+    MODELS,
+    Backbone,
+    EncoderDecoder,
+    ErnieThu,
+    HeadFinder,
+    Hierarchical,
+    Model,
+    Reader,
+    TransE,
+    XLNet,
+)
 from qkv.positions import Tree
 from qkv.text.tokenizer import PAD
 
 TOKENIZER = tokenizer("a b c d", size=266, kind="characters")  # each of which is a word
 V, B, T = len(TOKENIZER), 3, 6
 SIZES = {"vocab_size": V, "d_embedding": 16, "n_heads": 4, "layers": 2, "encoder_layers": 2, "decoder_layers": 2,
-         "max_length": 20}  # fmt: skip
+         "max_length": 20, "entities": ["a", "b", "c"], "relations": ["in", "of"]}  # fmt: skip
 
 
 def ids(*shape: int, seed: int = 1) -> Tensor:
@@ -30,7 +41,9 @@ def ids(*shape: int, seed: int = 1) -> Tensor:
 INPUTS: dict[type[Model], dict[str, Any]] = {
     EncoderDecoder: {"src": ids(7), "tgt": ids(T, seed=2)},
     XLNet: {"ids": ids(T), "targets": torch.tensor([[1, 4], [0, 2], [0, 0]])},
+    ErnieThu: {"ids": ids(T), "entities": torch.tensor([[1, 0, 2, 0, 3, 2], [2, 1, 3, 0, 0, 0], [3, 0, 0, 0, 0, 0]])},
     Backbone: {"ids": ids(T)},
+    TransE: {"links": torch.tensor([[1, 0, 2], [2, 1, 3], [3, 0, 1]])},
     Hierarchical: {"words": ids(4, T)},
     Reader: {"document": ids(T), "question": ids(4, seed=2)},
     HeadFinder: {
@@ -74,6 +87,8 @@ def test_every_parameter_gets_a_finite_gradient(model: Model) -> None:
     found = answer(model, **inputs(model))
     (found * along(found)).sum().backward()
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad or name.startswith("projection.entity."):  # which is no word
+            continue
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
         assert parameter.grad.abs().max() > 0 or ".key.bias" in name, name  # softmax does not see a key's bias

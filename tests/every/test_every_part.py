@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import properties
-from kit import along, asked, close, sizes, tokenizer
+from kit import along, asked, close, sizes, stand_together, tokenizer
 from qkv import folder
 from qkv.attention import ATTENTIONS, SCORES
 from qkv.look import record_attention
@@ -34,6 +34,8 @@ SHAPES = itertools.cycle(
 def parts() -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, dict[str, Any]]] = []
     for position, attention in itertools.product(SEQUENTIAL, CHOSEN):
+        if not stand_together(position, attention):
+            continue
         norm, tied = next(SHAPES)
         found.append(("transformer", {"position": position, "attention": attention, "norm": norm, "tied": tied}))
     others = [name for name in TRANSLATORS if name != "transformer"]
@@ -188,8 +190,9 @@ def test_the_weights_of_every_attention_can_be_recorded(model: Model, src: Tenso
     assert any(name.endswith("memory_attention") for name in maps) or model.config.attention == "none"
     for name, weights in maps.items():
         assert weights.isfinite().all(), name
-        assert (weights >= 0).all(), name
-        assert (weights.sum(dim=-1) <= 1 + 1e-5).all(), name
+        if model.config.attention != "linformer":  # which mixes with any numbers
+            assert (weights >= 0).all(), name
+            assert (weights.sum(dim=-1) <= 1 + 1e-5).all(), name
         if name.endswith("memory_attention"):
             blocked = (src == 0)[:, None, None, :].expand_as(weights)
             assert (weights[blocked] == 0).all(), name

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -149,19 +150,49 @@ def test_any_script_and_any_sign_can_be_a_label(translator: Translator, tmp_path
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "gpt2"])
 def test_the_boxes_of_a_stack_hold_every_weight(name: str) -> None:
-    """The table of tokens counts twice, as input and as output; of the rest, all but the norm beside the stack."""
+    """The table of tokens counts twice, as input and as output."""
     model: Any = tiny_model(name, layers=2)
     found, table = boxes(model), model.tokens.weight.numel()
-    beside = 2 * model.config.d_model  # after the inputs of BERT, after the last block of GPT-2
-    assert sum(box.parameters * box.times for box in found) == count_parameters(model) + table - beside
+    assert sum(box.parameters * box.times for box in found) == count_parameters(model) + table
     headed = boxes(Headed(model, {"classes": "classes(n=3)"}))
     assert [box.label for box in headed[:-1]] == [box.label for box in found[:-2]]
     assert (headed[-1].label, headed[-1].about) == ("Classes", "classes(n=3)")
 
 
-def test_the_boxes_hold_every_weight_once(translator: Translator) -> None:
-    """With tables of their own for source, target and output, all that the boxes do not count is the last norms."""
-    model = small(tied="none", norm="post", n_heads=4, decoder_layers=3)
+ORDER = {
+    "post": {
+        "encoder": "Multi-head attention, Add & Norm <-1, Feed-forward, Add & Norm <-1",
+        "decoder": "Masked multi-head attention, Add & Norm <-1, Multi-head attention !, Add & Norm <-1, Feed-forward, "
+        "Add & Norm <-1",
+    },
+    "pre": {
+        "encoder": "Norm, Multi-head attention, Add <-2, Norm, Feed-forward, Add <-2, Norm at last",
+        "decoder": "Norm, Masked multi-head attention, Add <-2, Norm, Multi-head attention !, Add <-2, Norm, "
+        "Feed-forward, Add <-2, Norm at last",
+    },
+}
+
+
+@pytest.mark.parametrize("norm", ORDER)
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_the_boxes_stand_in_the_order_of_the_computation(norm: str, stack: str) -> None:
+    """Vaswani et al. 2017, Figure 1, and pre-norm's order; the picture's numbers are the same boxes."""
+    model = small(norm=norm, n_heads=4, decoder_layers=3, encoder_layers=3)
+    drawn = PICTURES["architecture"](Given(Translator(model, TOKENIZER, {}))).data["boxes"]
+    assert drawn == [asdict(box) for box in boxes(model)]
+    words = []
+    for box in drawn:
+        if box["stack"] == stack and "embedding" not in box["label"] and box["label"] != "Positions":
+            last = " at last" if box["label"] == "Norm" and box["times"] == 1 else ""
+            around = f" <-{box['around']}" if box["around"] else " !" if box["from_encoder"] else ""
+            words.append(f"{box['label']}{last}{around}")
+    assert ", ".join(words) == ORDER[norm][stack]
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_boxes_hold_every_weight_once(norm: str) -> None:
+    """With tables of their own for source, target and output."""
+    model = small(tied="none", norm=norm, n_heads=4, decoder_layers=3)
     parts = boxes(model)
     assert sum(box.times * box.parameters for box in parts) == count_parameters(model)
     labels = {f"{box.label}: {box.about}" for box in parts}
@@ -224,6 +255,35 @@ def test_the_masks_are_those_drawn_by_hand(drawn: Any) -> None:
     content, query = drawn["xlnet"][1]["masks"]  # Yang et al. 2019, Figure 4
     assert content.bool().equal(rows("1111", "0110", "0010", "0111"))
     assert query.bool().equal(rows("0111", "0010", "0000", "0110"))
+
+
+def test_patterns_of_long_attentions_are_those_of_loops(drawn: Any) -> None:
+    """Of 24 tokens, from what each pattern says of two places; BigBird's two blocks that all see are the first and the
+    last of twelve."""
+    found = dict(zip(*(drawn["patterns"][1][key] for key in ("names", "masks")), strict=True))
+    expected = {
+        "scaled_dot": lambda i, j: True,
+        "linformer(k=6)": lambda i, j: True,
+        "memory_compressed(factor=3)": lambda i, j: True,
+        "window(radius=3)": lambda i, j: abs(i - j) <= 3,
+        "window(radius=2, global_tokens=2)": lambda i, j: abs(i - j) <= 2 or min(i, j) < 2,
+        "local(block=6)": lambda i, j: i // 6 == j // 6,
+        "local(block=4, before=1)": lambda i, j: i // 4 in (j // 4, j // 4 + 1),
+    }
+    for name, sees in expected.items():
+        assert found[name].bool().equal(torch.tensor([[sees(i, j) for j in range(24)] for i in range(24)])), name
+    itc, etc = (mask.bool() for name, mask in found.items() if name.startswith("bigbird"))
+    ends = [0, 1, 22, 23]
+    assert itc[ends].all()
+    assert itc[:, ends].all()
+    for i in range(2, 22):
+        near = {j for j in range(24) if abs(i // 2 - j // 2) <= 1} | {*ends}
+        seen = {*itc[i].nonzero()[:, 0].tolist()}
+        assert near <= seen
+        assert len(seen - near) in (2, 0)  # one block is drawn, which may be no other than these
+    assert etc.shape == (26, 26)
+    assert etc[:2].all()
+    assert etc[:, :2].all()
 
 
 # -- numbers worked by hand ------------------------------------------------------------------------------------------

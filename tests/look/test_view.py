@@ -111,7 +111,7 @@ def test_the_other_views(tmp_path: Path) -> None:
     translator = Translator(transformer(), TOKENIZER, {})
     (first, *_) = architecture_view(translator)["architecture"]["boxes"]
     assert first == {"stack": "encoder", "label": "Input embedding", "about": f"{len(TOKENIZER)} x 16",
-                     "parameters": 16 * len(TOKENIZER), "times": 1}  # fmt: skip
+                     "parameters": 16 * len(TOKENIZER), "times": 1, "around": 0, "from_encoder": False}  # fmt: skip
     assert curves_view(tmp_path) == {"curves": {"train": [], "valid": []}}
     train = [{"event": "train", "step": step, "loss": 3.0 - step} for step in (1, 2)]
     valid = [{"event": "valid", "step": 1, "loss": 1.5}, {"event": "valid", "step": 2, "loss": 1.2, "bleu": 7.5}]

@@ -17,7 +17,7 @@ V, B, T = 40, 3, 9
 SEQUENTIAL = [name for name, position in POSITIONS.items() if not position.needs_tree]
 DECODABLE = [name for name in [*ATTENTIONS, *SCORES] if name in SCORES or "decoder" in ATTENTIONS[name].uses]
 SHORT = {"local_m": "local_m(radius=2)", "local_p": "local_p(radius=2)", "window": "window(radius=2)",
-         "blocks": "blocks(size=3)", "top_k": "top_k(k=2)"}  # fmt: skip
+         "local": "local(block=3, before=1)", "top_k": "top_k(k=2)"}  # fmt: skip
 PARTS = [("learned", SHORT.get(name, name)) for name in DECODABLE] + [(name, "scaled_dot") for name in SEQUENTIAL]
 
 

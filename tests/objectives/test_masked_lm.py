@@ -281,7 +281,8 @@ def test_static_masks_of_windows_are_of_tokens_wherever_a_window_begins() -> Non
     hidden: list[dict[int, bool]] = []
     for epoch in (0, 1):
         places: dict[int, bool] = {}
-        for one in stream.epoch(epoch, 0):
+        for make in stream.epoch(epoch, 0):
+            one = make()
             asked = MaskedLM(static=True).knowing(WORDS).prepare(one, generator(1, Place(epoch, 0)))
             for start, labels in zip(one.rows[:, 1].tolist(), asked.labels[:, 1:], strict=True):
                 places |= {start + 1 + i: label != PAD for i, label in enumerate(labels.tolist())}

@@ -1,5 +1,6 @@
 """The door: the key guards every route, limits hold, no traceback leaves, and nothing personal is kept."""
 
+import json
 import logging
 import re
 import time
@@ -15,6 +16,7 @@ from starlette.testclient import TestClient
 
 from qkv.decoding import Translator
 from qkv.errors import InputError
+from qkv.look.single import PAGE
 from qkv.serving import ROUTES, Limits
 from qkv.serving.limits import ENVELOPE, Refusal
 from qkv.serving.reading import read
@@ -22,6 +24,7 @@ from qkv.serving.server import summary
 from qkv.serving.service import COOKIE
 
 PAIR = {"source": "en", "target": "de"}
+PAGE_FILES = {"", *(path.name for path in PAGE.iterdir())}  # which hold nothing of anybody's
 SECRET = "haeschen;in=der,grube"
 
 
@@ -35,7 +38,8 @@ def test_a_key_guards_every_route_that_there_is(serve: Any) -> None:
         for method in route.methods or ():
             is_openai = path.startswith("/v1/")
             missing = 401 if path.startswith("/api/") or is_openai else 400
-            assert client.request(method, path).status_code == missing, path
+            is_open = path == "/health" or path.removeprefix("/") in PAGE_FILES
+            assert client.request(method, path).status_code == (200 if is_open else missing), path
             for wrong in ("x", SECRET[:-1], SECRET + "x"):
                 answer = client.request(method, path, params={"api_key": wrong})
                 assert answer.status_code == (401 if is_openai else 403), path
@@ -45,6 +49,60 @@ def test_a_key_guards_every_route_that_there_is(serve: Any) -> None:
             assert right.status_code != 401, path
             assert "Invalid API key" not in right.text, path
             client.cookies.clear()
+
+
+def test_an_old_cookie_closes_nothing_that_is_open(serve: Any) -> None:
+    client = serve(key="new")
+    old = {"Cookie": f"{COOKIE}=old"}
+    assert [client.get(path, headers=old).status_code for path in ("/", "/health", "/languages")] == [200, 200, 403]
+
+
+def test_the_figures_have_a_token_of_their_own(serve: Any) -> None:
+    """With it and without a key as well; the key is none for them, and the token none for the rest."""
+    for key in ("", "secret"):
+        client = serve(key=key, metrics_token="token")
+        answers = {given: client.get("/metrics", headers={"Authorization": f"Bearer {given}"} if given else {})
+                   for given in ("", "secret", "token")}  # fmt: skip
+        assert [answer.status_code for answer in answers.values()] == [401, 401, 200]
+        assert answers[""].json() == {
+            "error": "the figures have a token of their own; send it as Authorization: Bearer TOKEN"
+        }
+        assert "qkv_requests_total" in answers["token"].text
+        assert client.get("/metrics", params={"api_key": key}).status_code == 401
+    assert client.get("/languages", headers={"Authorization": "Bearer token"}).status_code == 403
+
+
+@pytest.mark.parametrize("kind", ["none", "text", "json"])
+def test_a_line_for_each_request(kind: str, serve: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was asked, how it ended and how long it took; nothing of who asked and of what was said."""
+    client = serve(log=kind, key="secret")
+    client.post(
+        "/translate", json={"q": "The boat.", **PAIR, "api_key": "secret"}, headers={"X-Forwarded-For": "203.0.113.9"}
+    )
+    client.get("/languages")
+    client.get("/boat?q=boat")
+    client.get("/api/models/en-de/curves", params={"api_key": "secret"})
+    err = capsys.readouterr().err
+    for private in ("boat", "Boot", "secret", "203.0.113.9", "testclient", "en-de"):
+        assert private not in err
+    seen = (
+        [json.loads(line) for line in err.splitlines()]
+        if kind == "json"
+        else [line.split() for line in err.splitlines()]
+    )
+    expected = [("POST", "/translate", 200), ("GET", "/languages", 400), ("GET", "-", 404),
+                ("GET", "/api/models/{name}/curves", 200)]  # fmt: skip
+    if kind == "json":
+        assert [(one["method"], one["route"], one["status"]) for one in seen] == expected
+        assert all(0 <= one["seconds"] < 600 and one["time"].startswith("20") for one in seen)
+    else:
+        lines = [(one[1], one[2], int(one[3])) for one in seen]
+        assert lines == (expected if kind == "text" else [])
+
+
+def test_a_log_that_is_none(serve: Any) -> None:
+    with pytest.raises(InputError, match="there is no log 'xml'; give none, text, json"):
+        serve(log="xml")
 
 
 def test_a_key_may_come_in_any_of_five_ways(serve: Any) -> None:
@@ -141,17 +199,17 @@ def test_nobody_fills_all_places_with_requests_that_never_end(serve: Any) -> Non
         assert service.reading == {"a": 1}
 
 
-@pytest.mark.parametrize(("path", "seconds"), [("/translate", 2), ("/translate_file", 1)])
-def test_only_a_file_may_take_as_long_as_a_file(path: str, seconds: int) -> None:
-    """And the refusal names the limit that was passed."""
+@pytest.mark.parametrize("path", ["/translate", "/translate_file"])
+def test_who_is_slow_loses_the_place(path: str) -> None:
+    """A file may take long to translate, not to arrive; and the refusal names the limit that was passed."""
 
     async def never() -> Any:
         raise TimeoutError
 
     head = [(b"content-type", b"multipart/form-data; boundary=x"), (b"host", b"x")]
     scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": head}
-    asked, limits = Request(scope, never), Limits(seconds=2, file_seconds=1)
-    told = pytest.raises(Refusal, match=f"longer than {seconds} seconds to arrive")
+    asked, limits = Request(scope, never), Limits(seconds=2, file_seconds=100)
+    told = pytest.raises(Refusal, match="longer than 2 seconds to arrive")
     with ThreadPoolExecutor(1) as thread, told as refused:  # tests of the page leave an event loop running in this one
         thread.submit(anyio.run, read, asked, limits).result()
     assert refused.value.status == 408

@@ -80,7 +80,7 @@ def test_what_is_wrong_is_said_in_one_sentence(serve: Any) -> None:
     assert (missing.status_code, missing.json()) == (400, {"error": "Invalid request: missing file parameter"})
     unknown = send(client, "a.exe", b"x")
     assert unknown.status_code == 400
-    assert unknown.json()["error"].startswith("Invalid request: file format not supported; send one of .docx, ")
+    assert unknown.json()["error"].startswith("Invalid request: file format not supported; send one of .arb, .docx, ")
     large = send(client, "a.txt", b"x" * 1001)
     assert (large.status_code, large.json()) == (413, {"error": "the file has more than 1000 bytes; send it in parts"})
     larger = send(client, "a.txt", b"x" * 100_000)

@@ -11,7 +11,7 @@ import docx
 import pytest
 from starlette.testclient import TestClient
 
-from qkv import Translator
+from qkv import Translator, manifest
 from qkv.documents import compiled
 from qkv.serving import Limits
 from qkv.serving.languages import find, name_of
@@ -27,6 +27,7 @@ def relabelled(model_folder: Path, place: Path, **languages: str) -> Path:
     shutil.copytree(model_folder, place)
     config = json.loads((place / "config.json").read_text())
     (place / "config.json").write_text(json.dumps(config | languages))
+    manifest.seal(place, ["config.json"])
     return place
 
 
@@ -308,20 +309,48 @@ def test_addresses_that_are_not_there(method: str, path: str, status: int, clien
     assert "GET /spec" in answer.json()["error"]
 
 
-def test_other_sites_may_ask(client: TestClient) -> None:
+SITE = "https://example.org"
+
+
+@pytest.mark.parametrize("settings", [{"key": "secret"}, {"origins": [SITE]}, {"origins": ["*"]}])
+def test_other_sites_may_ask_with_a_key_or_where_the_operator_allows_it(settings: dict[str, Any], serve: Any) -> None:
     """As a browser does it: a question before the request, and its own origin with each."""
-    site = {"Origin": "https://example.org"}
+    client, site, key = serve(**settings), {"Origin": SITE}, {"api_key": "secret"}
+    expected = SITE if settings.get("origins") == [SITE] else "*"
     question = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
     before = client.options("/translate", headers=site | question)
     assert before.status_code == 200
-    assert before.headers["access-control-allow-origin"] == "*"
+    assert before.headers["access-control-allow-origin"] == expected
     assert "Content-Type" in before.headers["access-control-allow-headers"]
-    after = client.post("/translate", json={"q": "dog.", **PAIR}, headers=site)
-    assert after.headers["access-control-allow-origin"] == "*"
+    after = client.post("/translate", json={"q": "dog.", **PAIR, **key}, headers=site)
+    assert (after.status_code, after.headers["access-control-allow-origin"]) == (200, expected)
     for path in ("/", "/nothing", "/api/models"):
         answer = client.get(path, headers=site)
-        assert answer.headers["access-control-allow-origin"] == "*"
+        assert answer.headers["access-control-allow-origin"] == expected
         assert answer.headers["x-content-type-options"] == "nosniff", path
+
+
+def test_other_sites_may_not_ask_by_themselves(client: TestClient) -> None:
+    """A page somewhere must not use the models of a server on the reader's own machine."""
+    asked = {"q": "dog.", **PAIR}
+    assert client.post("/translate", json=asked, headers={"Origin": "http://testserver"}).status_code == 200
+    answer = client.post("/translate", json=asked, headers={"Origin": SITE})
+    assert answer.status_code == 403
+    assert "--allow-origin" in answer.json()["error"]
+    assert "access-control-allow-origin" not in answer.headers
+    assert (
+        client.options("/translate", headers={"Origin": SITE, "Access-Control-Request-Method": "POST"}).status_code
+        == 400
+    )
+
+
+@pytest.mark.parametrize(("host", "status"), [
+    ("127.0.0.1:5000", 200), ("localhost:5000", 200), ("[::1]:5000", 200), ("evil.example:5000", 403)])  # fmt: skip
+def test_a_name_that_leads_here_is_not_ours(host: str, status: int, serve: Any) -> None:
+    """DNS rebinding: the page's own site, whose name says that it is this machine."""
+    site = {"Host": host, "Origin": f"http://{host}"}
+    assert serve(is_local=True).get("/languages", headers=site).status_code == status
+    assert serve().get("/languages", headers=site).status_code == 200, "who listens to a network has many names"
 
 
 def test_what_the_operator_protects_comes_back(serve: Any) -> None:

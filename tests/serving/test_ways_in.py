@@ -1,59 +1,133 @@
-"""Every way in parts a text into the same sentences, and loses none of them."""
+"""Every way in parts a text into the same sentences, loses none, and gives as many lines as it was given."""
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
-from qkv import Translator, cli
-from qkv.documents import translate_file, translate_text
+from kit import Result
+from qkv import Translator
+from qkv.documents import translate_file, translate_html, translate_text
 from qkv.text.sentences import split_sentences
 
-TEXT = "Old dog runs. The child sees the snow. And the boat! A red house and the water."
+PARAGRAPH = "Two dogs play. A man sings. A woman sings. A boy runs on the beach."
+KNOWN = "Old dog runs. The child sees the snow. And the boat! A red house and the water."
+TEXT = f"{PARAGRAPH}\n\n{KNOWN}\nThe cat sees."
+SHORT = "The dog. Cat!\nRed house."  # which fit into the model as they are
+Run = Callable[..., Result]
+Given = tuple[str, ...]
+
+
+class Ways:
+    """One method for each way in: a text, and whether its lines are to be parted into sentences -> its translation."""
+
+    def __init__(self, translator: Translator, model: Path, run: Run, client: TestClient, place: Path) -> None:
+        self.translator, self.model, self.run, self.client, self.place = translator, model, run, client, place
+
+    def library(self, text: str, **how: bool) -> str:
+        return self.translator.translate(text, **how).text
+
+    def library_with_texts(self, text: str, **how: bool) -> str:
+        return translate_text(self.translator, [text], **how)[0].text
+
+    def library_with_a_file(self, text: str, **how: bool) -> str:
+        translate_file(self.translator, self.file(text), self.place / "out.txt", **how)
+        return (self.place / "out.txt").read_text(encoding="utf-8")
+
+    def library_with_html(self, text: str, **how: bool) -> str:
+        pages = ["".join(f"<p>{line}</p>" for line in text.split("\n"))]
+        return translate_html(self.translator, pages, **how)[0][3:-4].replace("</p><p>", "\n")
+
+    def command_with_text(self, text: str, **how: bool) -> str:
+        return self.command((text,), **how)
+
+    def command_with_a_file(self, text: str, **how: bool) -> str:
+        return self.command((str(self.file(text)),), **how)
+
+    def command_with_standard_input(self, text: str, **how: bool) -> str:
+        return self.command((), text, **how)
+
+    def command_with_a_format(self, text: str, **how: bool) -> str:
+        return self.command((text, "--format", "text"), **how)
+
+    def command_with_a_pattern(self, text: str, **how: bool) -> str:
+        return self.command((text, "--protect", "XYZ"), **how)
+
+    def command_with_an_output(self, text: str, **how: bool) -> str:
+        self.command((str(self.file(text)), "-o", "out.txt"), **how)
+        return (self.place / "out.txt").read_text(encoding="utf-8").removesuffix("\n")
+
+    def libretranslates_interface(self, text: str) -> str:
+        wish = {"q": text, "source": "en", "target": "de"}
+        return str(self.client.post("/translate", json=wish).json()["translatedText"])
+
+    def own_interface(self, text: str) -> str:
+        wish = {"q": text, "source": "en", "target": "de"}
+        return str(self.client.post("/api/translate", json=wish).json()["translations"][0]["translation"])
+
+    def page(self, text: str) -> str:
+        """It asks for a look inside, is told that a text of several sentences has none, and asks again without."""
+        wish = {"q": text, "source": "en", "target": "de", "beam": 5, "n_best": 5}
+        refused = self.client.post("/api/translate", json={**wish, "tokens": True, "attention": True, "steps": True})
+        assert refused.status_code == 400
+        assert "look at one of them at a time" in refused.json()["error"]
+        return str(self.client.post("/api/translate", json=wish).json()["translations"][0]["translation"])
+
+    def file(self, text: str) -> Path:
+        path = self.place / "given.txt"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def command(self, given: Given, stdin: str = "", *, split: bool = True) -> str:
+        flags = [] if split else ["--no-split"]
+        done = self.run("translate", *given, *flags, "--model", self.model, stdin=stdin)
+        assert done.code == 0, done.err
+        return done.out.removesuffix("\n")
+
+
+SERVED = ["libretranslates_interface", "own_interface", "page"]
+LOCAL = [f"library{how}" for how in ("", "_with_texts", "_with_a_file", "_with_html")]
+LOCAL += [f"command_with_{how}" for how in ("text", "a_file", "standard_input", "a_format", "a_pattern", "an_output")]
 
 
 @pytest.fixture
-def expected(translator: Translator) -> str:
-    """Each sentence by itself."""
-    sentences = split_sentences(TEXT)
-    assert len(sentences) == 4
-    return " ".join(translator.translate(sentence, split=False).text for sentence in sentences)
+def ways(translator: Translator, model_folder: Path, command: Run, client: TestClient, tmp_path: Path) -> Ways:
+    return Ways(translator, model_folder, command, client, tmp_path)
 
 
-def test_the_library(translator: Translator, expected: str) -> None:
-    found = translator.translate(TEXT)
-    assert (found.text, found.sentences) == (expected, 4)
+@pytest.mark.parametrize("way", LOCAL + SERVED)
+def test_no_sentence_and_no_line_is_lost(way: str, ways: Ways, translator: Translator) -> None:
+    """Held against each sentence by itself."""
+    parted = [split_sentences(line) for line in TEXT.split("\n")]
+    assert [len(sentences) for sentences in parted] == [4, 0, 4, 1]
+    alone = [[translator.translate(one.strip(), split=False).text for one in sentences] for sentences in parted]
+    assert all(len(sentence) > 1 for sentences in alone for sentence in sentences)
+    assert getattr(ways, way)(TEXT) == "\n".join(map(" ".join, alone))
 
 
-def test_the_command_line(
-    model_folder: Path, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["qkv", "translate", TEXT, "--model", str(model_folder)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 0
-    assert capsys.readouterr().out == expected + "\n"
+@pytest.mark.parametrize("way", LOCAL)
+def test_lines_that_are_parted_already(way: str, ways: Ways, translator: Translator) -> None:
+    """Two sentences go to the model as one."""
+    whole = [translator.translate(line, split=False).text for line in SHORT.split("\n")]
+    found = getattr(ways, way)(SHORT, split=False)
+    assert found == "\n".join(whole)
+    assert found != getattr(ways, way)(SHORT)
 
 
-def test_the_servers_two_interfaces(client: TestClient, expected: str) -> None:
-    libre = client.post("/translate", json={"q": TEXT, "source": "en", "target": "de"}).json()
-    own = client.post("/api/translate", json={"q": TEXT, "source": "en", "target": "de"}).json()
-    assert libre["translatedText"] == own["translations"][0]["translation"] == expected
+def test_a_model_that_reads_whole_lines(translator: Translator, tmp_path: Path) -> None:
+    """Documents ask the model, too."""
+    own = Translator(translator.model, translator.tokenizer, {**translator.about, "whole_lines": True})
+    expected = translator.translate(SHORT, split=False).text
+    assert own.translate(SHORT).text == translate_text(own, [SHORT])[0].text == expected
+    assert translator.translate(SHORT).text != expected
 
 
-def test_the_page(client: TestClient, expected: str) -> None:
-    """It asks for a look inside, is told that a text of several sentences has none, and asks again without."""
-    wish = {"q": TEXT, "source": "en", "target": "de", "beam": 5, "n_best": 5}
-    refused = client.post("/api/translate", json={**wish, "tokens": True, "attention": True, "steps": True})
-    assert refused.status_code == 400
-    sentence = "the text has 4 sentences, each translated by itself; look at one of them at a time"
-    assert refused.json() == {"error": sentence}
-    assert client.post("/api/translate", json=wish).json()["translations"][0]["translation"] == expected
-
-
-def test_documents(translator: Translator, expected: str, tmp_path: Path) -> None:
-    assert translate_text(translator, [TEXT])[0].text == expected
-    (tmp_path / "text.txt").write_text(TEXT + "\n")
-    translate_file(translator, tmp_path / "text.txt", tmp_path / "text.de.txt")
-    assert (tmp_path / "text.de.txt").read_text() == expected + "\n"
+def test_alternatives_of_several_lines(translator: Translator) -> None:
+    """Alternative i has alternative i of each line; a line may be empty."""
+    first, second = (translator.translate(line, n_best=3) for line in ("The dog runs.", "A red house."))
+    both = translator.translate("The dog runs.\n\r\n A red house.\n", n_best=3)
+    pairs = zip(first.alternatives, second.alternatives, strict=True)
+    assert [one.text for one in both.alternatives] == [f"{a.text}\n\n{b.text}" for a, b in pairs]
+    assert (both.text, both.sentences) == (both.alternatives[0].text, 2)
+    assert translator.translate("\n \n").text == ""

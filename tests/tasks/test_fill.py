@@ -23,7 +23,8 @@ from qkv.tasks import TASKS, Corpus
 from qkv.training.display import Display
 from qkv.training.settings import complete, read_settings
 
-FAST = {**MARKED.settings(steps=4, validate_every=2), "task": "fill"}
+BERT = {**CORPORA["fill"].model, "max_length": 48}
+FAST = {**MARKED.settings(steps=4, validate_every=2), "task": "fill", "model": BERT}
 
 
 def train(place: Path, spec: str, *, name: str = "text.conllu", out: str = "model", **settings: Any) -> RunFolder:

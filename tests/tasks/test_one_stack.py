@@ -81,8 +81,7 @@ def test_what_it_looks_at_is_one_text_of_both_sides(translates: Path) -> None:
 def test_a_bert_begins_it(tmp_path: Path) -> None:
     """Its own settings stay: six segments, of which the first two are BERT's."""
     place = save_untrained(tmp_path / "bert", "bert", WORDS, {"task": "fill"}, max_length=64)
-    asked, start = started({"task": "translate", "start": str(place)}, "")
-    assert start is not None
+    asked, [start] = started({"task": "translate", "start": str(place)}, "")
     assert asked["architecture"] == "unilm"
     assert "segments" not in asked["model"]
     assert asked["model"]["max_length"] == 64

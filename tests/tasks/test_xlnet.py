@@ -11,6 +11,7 @@ import torch
 import qkv
 from corpora import CORPORA
 from kit import close, same_weights, stirred, tiny_model
+from qkv import manifest
 from qkv.data import RowsInMemory, Windows, generator
 from qkv.data.batches import Place
 from qkv.errors import InputError
@@ -50,6 +51,7 @@ def test_it_is_asked_for_permutations_and_its_memory_survives_a_stop(train: Call
     told = json.loads(config.read_text())
     assert told.pop("objective").startswith("permutation_lm")
     config.write_text(json.dumps(told))  # as a folder of others', which names none
+    manifest.seal(config.parent, ["config.json"])
     assert score_files(tmp_path / "straight", TINY.write(tmp_path))["perplexity"] > 1
 
 

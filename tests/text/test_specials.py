@@ -182,3 +182,12 @@ def test_wordpiece_begins_as_many_words_as_berts_rule_finds(text: str) -> None:
     """White space and each sign and Chinese character part words."""
     words = re.findall(r"[^\W大]+|[.大]", text)
     assert sum(KINDS["wordpiece"].begins_word[number] for number in KINDS["wordpiece"].encode(text)) == len(words)
+
+
+@every_kind
+def test_just_some_names_are_tokens_where_these_are_asked_for(kind: str) -> None:
+    """The others stay what somebody has typed."""
+    tokenizer = KINDS[kind]
+    found = tokenizer.encode("<mask> A <cls> dog", specials=("<cls>", "<ent>"))
+    assert set(found) & set(range(FIRST[kind], FIRST[kind] + 3)) == {tokenizer.special("<cls>")}
+    assert tokenizer.encode("<mask> A <cls> dog", specials=("<ent>",)) == tokenizer.encode("<mask> A <cls> dog")

@@ -44,6 +44,16 @@ hard_text = st.lists(
 ).map("".join)
 
 
+@every_kind
+@given(st.lists(any_text | hard_text | st.text("a e\u0301<s>1,", max_size=50), max_size=6))
+def test_texts_have_the_ids_that_the_library_gives_them(tokenizer: Tokenizer, texts: list[str]) -> None:
+    """Whatever words were seen before: of some kinds, each is encoded once."""
+    composed = [tokenizer.kind.compose(text) for text in texts]
+    if tokenizer.kind.parts_at_spaces:
+        assert tokenizer.encode_batch(texts) == [tokenizer._rust.encode(text).ids for text in composed]
+        assert tokenizer.encode_batch(texts) == tokenizer.encode_batch(texts)
+
+
 def written(kind: str, text: str) -> str:
     """A text as a kind of tokenizer writes it."""
     return unicodedata.normalize("NFC", text) if kind in COMPOSED else text

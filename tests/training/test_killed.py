@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -18,13 +17,8 @@ from safetensors.torch import load_file
 
 import qkv
 from kit import write_tsv
+from processes import CONTEXT, finish
 from qkv.config import merge
-
-# Processes are forked from a server that has loaded all that is slow to load and has not computed yet.
-CONTEXT = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
-CONTEXT.set_forkserver_preload(
-    ["qkv", "torch._dynamo", "torch.utils.tensorboard", "matplotlib.figure", "matplotlib.backends.backend_agg"]
-)
 
 Start = Callable[[Path], Any]
 
@@ -52,12 +46,6 @@ def reference(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("reference") / "model"
     assert finish(start(out)) == 0
     return out
-
-
-def finish(process: Any) -> int:
-    process.join(300)
-    assert process.exitcode is not None, "the run hangs"
-    return int(process.exitcode)
 
 
 def steps(out: Path) -> list[str]:
@@ -118,7 +106,7 @@ def assert_identical(out: Path, reference: Path) -> None:
     assert tensors.keys() == tensors_too.keys()
     different = [name for name in tensors if not torch.equal(tensors[name], tensors_too[name])]
     assert different == []
-    assert len(tensors) > 100  # weights, Adam's two memories and counts, average, random generator, kept model
+    assert len(tensors) > 100  # weights, Adam's two memories and counts, average, kept model
 
 
 def assert_log_tells_each_step_once(out: Path) -> None:

@@ -19,6 +19,8 @@ from qkv.tasks.translation import PairsConfig, Translate, validation_pairs
 from qkv.text import Pair
 from qkv.text.doctor import Rules
 from qkv.text.tokenizer import Tokenizer
+from qkv.training import prepare
+from qkv.training.display import Display
 
 
 def surveyed(
@@ -222,6 +224,21 @@ def test_the_doctors_findings_are_told(
     for sentence in ("1 pair had an empty side", "1 pair had a target that is a copy", "times as long as the other"):
         assert sentence in told
     assert "repeated another one exactly: dropped" in told
+
+
+def test_the_sample_from_which_sub_words_are_learned_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    survey = surveyed(tmp_path, [write_tsv(tmp_path / "a.tsv", many(40))])
+    prepare.learned(survey.task, survey, None, Display())
+    assert capfd.readouterr().err == ""
+    monkeypatch.setattr(Translate, "sample", 15)
+    survey = surveyed(tmp_path, [tmp_path / "a.tsv"])
+    prepare.learned(survey.task, survey, None, Display())
+    assert "sub-words are learned from 15 of 40 pairs, drawn from all of them" in capfd.readouterr().err
+    own = tokenizer("sentence number", size=290)
+    assert prepare.learned(survey.task, survey, own, Display()) is own
+    assert capfd.readouterr().err == ""
 
 
 def test_a_tokenizer_of_ones_own_is_used(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"training": {"best_by": "bleu", "bleu_sentences": 0}}, "best_by is bleu, but bleu_sentences is 0"),
     ({"training": {"best_by": "accuracy"}}, "best_by is accuracy, but translate is measured by loss and bleu; give"),
     ({"data": {"batch_tokens": 0}}, "data: batch_tokens"),
-    ({"data": {"vocab_size": 10**12}}, "data: vocab_size must be at most 10,000,000, not 1000000000000"),
+    ({"data": {"vocab_size": 10**12}}, "data.vocab_size must be at most 10,000,000, not 1,000,000,000,000"),
     ({"training": {"schedule": "noam(d_model=0)"}}, "training: noam needs a d_model of at least 1, not 0"),
     (
         {"training": {"optimizer": "muon", "bias_correction": False}},
@@ -106,9 +106,9 @@ def test_a_whole_number_may_stand_for_a_decimal_one() -> None:
 # -- recipe.toml -----------------------------------------------------------------------------------------------------
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-COUNT = st.integers(1, 2**62)
+COUNT = st.integers(1, 1000)
 SHARE = st.floats(0, 1, exclude_max=True)
-POSITIVE = st.floats(min_value=1e-300, allow_infinity=False)
+POSITIVE = st.floats(min_value=1e-300, max_value=1e9)
 SETTINGS = st.builds(
     Settings,
     task=st.just("translate"), architecture=st.just("transformer"), published=TEXT,
@@ -125,7 +125,7 @@ SETTINGS = st.builds(
     ),
     training=st.builds(
         TrainingConfig, learning_rate=POSITIVE, epsilon=POSITIVE, weight_decay=POSITIVE, minutes=POSITIVE,
-        epochs=st.floats(0, 1e18), steps=COUNT, beta1=SHARE, device=TEXT, optimizer=st.sampled_from(["adam", "muon"]),
+        epochs=st.floats(0, 1e9), steps=COUNT, beta1=SHARE, device=TEXT, optimizer=st.sampled_from(["adam", "muon"]),
         schedule=st.sampled_from(["noam", "cosine(warmup=3, floor=0.1)"]),
     ),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """A run begins with another model: what is taken is what was there, what is new is said, what cannot be is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 import qkv
 from qkv import folder
 from qkv.errors import InputError
+from qkv.models import Bert, BertConfig
 
 TEXT = "".join(f"{n} dogs ran after {n * n} cats.\n" for n in range(150))
 PAIRS = [(f"{n} dogs ran", f"{n} Hunde liefen") for n in range(60)]
@@ -112,6 +114,36 @@ def test_what_cannot_begin_is_one_sentence(how: dict[str, Any], sentence: str, m
         trained(tmp_path / "new", **{**how, "start": models / how["start"]})
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("position", ["learned", "learned(offset=2)", "rotary", "sinusoidal", "alibi"])
+def test_a_long_model_says_of_short_texts_what_the_short_one_said(position: str) -> None:
+    """Weights of full attention of 12 places, under BigBird's of 40: places that were not there are copies."""
+    torch.manual_seed(0)
+    c = BertConfig(vocab_size=30, d_model=16, n_heads=2, layers=2, max_length=12, position=position)
+    short = Bert(c).eval()
+    long = Bert(replace(c, max_length=40, attention="bigbird(block=4, random=1)")).eval()
+    _, new = folder.start_from(long, folder.Loaded(short, None, {}), "short")  # type: ignore[arg-type]
+    ids = torch.randint(4, 30, (2, 12))
+    torch.testing.assert_close(long(ids).logits, short(ids).logits, atol=1e-5, rtol=0)
+    if position.startswith("learned"):
+        table, offset = long.encoder.position.weight, len(short.encoder.position.weight) - 12  # type: ignore[arg-type]
+        for place in range(40):
+            assert torch.equal(table[offset + place], table[offset + place % 12])  # type: ignore[index]
+        assert new == ["28 places of encoder.positions.0.weight, copies of the first 12 over and over"]
+    else:
+        assert not new
+    assert long(torch.randint(4, 30, (2, 40))).logits.isfinite().all()
+
+
+def test_a_run_begins_with_a_shorter_model(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    how: dict[str, Any] = {"labelled": reviews("bad", "good"), "start": models / "lm"}
+    long = {"max_length": 100, "attention": "window(radius=8)"}
+    _, begins = trained(tmp_path / "long", capsys, **how, model=long)
+    assert "68 places of backbone.decoder.positions.0.weight, copies of the first 32 over and over" in begins
+    assert qkv.load(tmp_path / "long").predict(" ".join(["dogs"] * 60))["label"] in ("bad", "good")
+    with pytest.raises(InputError, match="start with the sizes of that model"):
+        trained(tmp_path / "short", **how, model={"max_length": 16})
 
 
 def test_what_was_learned_is_in_the_folder_alone(models: Path, tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from qkv.why import CLAIMS, Claim, Measured
 PAGE = Path(__file__).parents[2] / "docs" / "why.md"
 ABOUT = """# Why it is built so
 
-Forty-one statements of a set of lecture notes on attention and the Transformer, N1 to N41: each in our words, what
-qkv's own parts say when they are measured, and the verdict. Read it beside the notes. Where the notes slipped, the
-proof stands here.
+Forty-one statements of a set of lecture notes on attention and the Transformer, N1 to N41, and three of the papers on
+long texts, N42 to N44: each in our words, what qkv's own parts say when they are measured, and the verdict. Read it
+beside the notes. Where the notes slipped, the proof stands here.
 
 `qkv why` lists the statements; `qkv why scale`, or `qkv why N11`, measures one again in less than a minute;
 `-o scale.png` draws it where a picture helps, `--json` gives the numbers. The exit code is 1 if an effect has the wrong

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from qkv.why import Measured, recurrence
 from qkv.why.claim import apart, influence
 from qkv.why.length import count
+from qkv.why.long import spectrum
 from qkv.why.masks import visible
 
 Measure = Callable[[str], Measured]
@@ -138,3 +139,42 @@ def test_masks_of_the_families() -> None:
 
 def test_apart_is_the_largest_difference() -> None:
     assert apart(torch.tensor([1.0, -4.0]), torch.tensor([2.0, 1.0])) == 5.0
+
+
+# -- long texts --------------------------------------------------------------------------------------------------------
+
+
+def test_long_attention_costs_what_the_closed_forms_say(measure: Measure) -> None:
+    """Of one text, width 64 in two heads: q k^T and the mixing, forward; five products, backward."""
+    full, window, *_ = measure("N42").rows
+    for n, operations in zip((1024, 4096), full[1:3], strict=True):
+        assert operations * 1e6 == 7 * n * n * 64
+    assert full[4] == 4096
+    assert window[4] == 3 * 64  # blocks of 64: its own and one on each side
+
+
+def test_a_spectrum_is_of_the_roots_of_eigenvalues() -> None:
+    weights = torch.randn(3, 2, 5, 5, dtype=torch.float64)
+    by_hand = [torch.linalg.eigvalsh(one.T @ one).clamp(min=0).sqrt().flip(0) for one in weights.flatten(0, 1)]
+    expected = torch.stack([values.cumsum(0) / values.sum() for values in by_hand]).mean(dim=0)
+    torch.testing.assert_close(spectrum(weights), expected)
+    torch.testing.assert_close(spectrum(torch.eye(4)[None, None]), torch.tensor([0.25, 0.5, 0.75, 1.0]))
+
+
+def test_hops_are_those_of_a_walk_over_blocks(measure: Measure) -> None:
+    """Of BigBird without random blocks, by sets: a block sees its neighbours and the first and the last, which see all;
+    and of a window."""
+    for name, n, keys, one, two, needed in measure("N44").rows:
+        blocks = range(n // 4)
+        if name == "without random blocks":
+            ends = {0, len(blocks) - 1}
+            sees = {i: {*blocks} if i in ends else ends | {i - 1, i, i + 1} for i in blocks}
+        elif name == "window alone":
+            sees = {i: {j for j in range(n) if abs(i - j) <= 6} for i in range(n)}
+        else:
+            assert (keys, two, needed) == (4 * 6, 1, 2)
+            continue
+        twice = {i: set().union(*(sees[j] for j in seen)) for i, seen in sees.items()}
+        assert one == pytest.approx(sum(map(len, sees.values())) / len(sees) ** 2)
+        assert two == pytest.approx(sum(map(len, twice.values())) / len(sees) ** 2)
+        assert needed == (2 if name != "window alone" else math.ceil((n - 1) / 6))

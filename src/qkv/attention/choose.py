@@ -3,10 +3,13 @@
 import inspect
 from typing import Any
 
+from qkv.attention.bigbird import BigBird
 from qkv.attention.hard import Hard, StraightThrough, TopK
-from qkv.attention.local import Blocks, LocalM, LocalP, Scope, Window
+from qkv.attention.local import LocalP, Scope
 from qkv.attention.scores import SCORES
+from qkv.attention.shortened import Linformer, MemoryCompressed
 from qkv.attention.soft import Soft
+from qkv.attention.sparse import Local, LocalM, Window
 from qkv.config import build, parse_call, to_call
 from qkv.errors import InputError, nearest
 from qkv.positions import Sizes
@@ -19,7 +22,10 @@ ATTENTIONS: dict[str, type[Soft]] = {
     "local_m": LocalM,
     "local_p": LocalP,
     "window": Window,
-    "blocks": Blocks,
+    "local": Local,
+    "bigbird": BigBird,
+    "linformer": Linformer,
+    "memory_compressed": MemoryCompressed,
     "scope": Scope,
 }
 # Attentions that are built around one of the above, or belong to other tasks: names that a recipe cannot swap in.

@@ -1,39 +1,17 @@
-"""Local attention: each query looks at some keys, around one place, in its block, or of its sentence."""
+"""Local attention by what is read: each query looks around a place that it predicts, or at its own sentence."""
 
 from typing import ClassVar, Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.attention.scores import draw
 from qkv.attention.soft import Soft
+from qkv.attention.sparse import check_radius
 from qkv.errors import InputError
-from qkv.positions import NO_POSITION, Places, Position, Sizes
+from qkv.positions import Places, Sizes
 
 Limit = Literal["sentence", "document"]
-NARROW = 64  # queries that are computed together, at least: smaller products keep no processor busy
-
-
-def check_radius(radius: int) -> int:
-    if radius < 1:
-        raise InputError(f"a window with radius={radius} has no neighbours in it; give a radius of at least 1")
-    return radius
-
-
-class LocalM(Soft):
-    """Luong et al. 2015, section 3.2, local-m: the query at place t sees the keys from t - radius to t + radius.
-
-    The paper's window is for a source and a target that run side by side: a query that stands more than `radius`
-    places beyond the last key sees nothing.
-    """
-
-    def __init__(self, sizes: Sizes, *, radius: int = 10, score: str = "scaled_dot", dropout: float = 0.0) -> None:
-        super().__init__(sizes, score=score, dropout=dropout)
-        self.radius = check_radius(radius)
-
-    def region(self, at: Places) -> Tensor:
-        return at.distance.abs() <= self.radius  # (T, S) or (B, 1, T, S)
 
 
 class LocalP(Soft):
@@ -60,94 +38,6 @@ class LocalP(Soft):
         away = at.pairs[1] - self.place(scores, q)  # (B, H, T, S)
         align = super().choose(scores.masked_fill(away.abs() > self.radius, -torch.inf), q, at)
         return align * torch.exp(-2 * (away / self.radius) ** 2)  # 1 / (2 sigma^2) = 2 / radius^2
-
-
-class Near(Soft):
-    """Self-attention in which no block of `size` queries sees further than the block before it and `after` it.
-
-    `plain` is full attention under the region's mask. `fused` lays beside each block of queries only the blocks of
-    keys that it can see, so that both products cost T * size instead of T * T.
-    """
-
-    uses: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
-    size: int
-    after: ClassVar[int]  # 1 if the block after a query's own can be seen, else 0
-
-    def seen(self, query: Tensor, key: Tensor) -> Tensor:
-        """Whether a query at one place may see a key at another."""
-        raise NotImplementedError
-
-    def region(self, at: Places) -> Tensor:
-        return self.seen(*at.pairs)
-
-    def fused(
-        self, q: Tensor, k: Tensor, v: Tensor, at: Places, mask: Tensor | None = None, position: Position = NO_POSITION
-    ) -> Tensor:
-        T, keys = q.size(-2), (2 + self.after) * self.size
-        has_score = type(position).score is not Position.score  # such a score is for all pairs, and is added to all
-        if keys >= T or has_score or not at.in_order or int(at.key[-1] - at.key[0]) >= T:  # or some are left out
-            return super().fused(q, k, v, at, mask, position)
-        first = -(int(at.key[0]) % self.size)  # blocks are counted from place 0, wherever the text begins
-        blocks = -((first - T) // self.size)
-        here = first + torch.arange(blocks * self.size, device=q.device).view(blocks, self.size)
-        there = here[:, :1] - self.size + torch.arange(keys, device=q.device)  # (blocks, keys)
-        exists = (there >= 0) & (there < T)  # the first block has none before it
-        here, there = here.clamp(0, T - 1), there.clamp(0, T - 1)
-        visible = self.pairs(at, mask, here, there) & exists[:, None]
-        visible = visible.expand(len(q), *visible.shape[1:])
-        rows = (x.transpose(1, 2).flatten(0, 1) for x in (q[:, :, here], k[:, :, there], v[:, :, there], visible))
-        own, near, of_near, may = rows  # blocks are rows of the batch: (B * blocks, H, ..)
-        context = F.scaled_dot_product_attention(own, near, of_near, may, self.dropout if self.training else 0.0)
-        context = context.unflatten(0, (-1, blocks)).transpose(1, 2).flatten(2, 3)
-        return context[:, :, -first : T - first]  # (B, H, T, K)
-
-    def pairs(self, at: Places, mask: Tensor | None, here: Tensor, there: Tensor) -> Tensor:
-        """Which of its keys each query of each block may see: (B or 1, H or 1, blocks, size, keys)."""
-        query, key = at.query[here][:, :, None], at.key[there][:, None]
-        region = self.seen(query, key)
-        if mask is None:
-            return (region & (query >= key) if at.causal else region)[None, None]
-        whole = mask[(None,) * (4 - mask.dim())]  # (B or 1, H or 1, T or 1, S)
-        if whole.size(-2) == 1:
-            return region & whole[:, :, 0, there][:, :, :, None]
-        return region & whole[:, :, here[:, :, None], there[:, None]]
-
-
-class Window(Near):
-    """Beltagy et al. 2020 (Longformer), section 3.1, sliding window: the query at t sees keys t - radius to t + radius.
-
-    Under a causal mask it sees the `radius` keys before it and itself.
-    """
-
-    after = 1
-
-    def __init__(self, sizes: Sizes, *, radius: int = 128, score: str = "scaled_dot", dropout: float = 0.0) -> None:
-        super().__init__(sizes, score=score, dropout=dropout)
-        self.radius = check_radius(radius)
-        self.size = max(radius, NARROW)
-
-    def seen(self, query: Tensor, key: Tensor) -> Tensor:
-        return (query - key).abs() <= self.radius
-
-
-class Blocks(Near):
-    """Liu et al. 2018, section 4.2.4, as tensor2tensor has it: a query sees its own block and the one before.
-
-    The blocks of `size` tokens are counted from the beginning. Under a causal mask this is tensor2tensor's masked local
-    attention: a query sees its own block up to itself, and the whole block before.
-    """
-
-    after = 0
-
-    def __init__(self, sizes: Sizes, *, size: int = 128, score: str = "scaled_dot", dropout: float = 0.0) -> None:
-        super().__init__(sizes, score=score, dropout=dropout)
-        if size < 1:
-            raise InputError(f"blocks of size={size} hold no token; give a size of at least 1")
-        self.size = size
-
-    def seen(self, query: Tensor, key: Tensor) -> Tensor:
-        back = query // self.size - key // self.size
-        return (back == 0) | (back == 1)
 
 
 class Scope(Soft):

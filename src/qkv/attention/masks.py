@@ -69,19 +69,45 @@ def together(numbers: Tensor) -> Tensor:
 BLOCKED, RANDOM, WINDOW, GLOBAL = range(4)
 
 
-def bigbird_blocks(blocks: int, *, random: int, rng: torch.Generator) -> Tensor:
-    """Zaheer et al. 2020, section 2: which block of tokens may look at which, and why; BLOCKED = 0 for may not.
+def bigbird_table(
+    blocks: int, *, heads: int = 1, window: int = 3, first: int = 1, last: int = 1, random: int, rng: torch.Generator
+) -> Tensor:
+    """Zaheer et al. 2020, section 2: the blocks that each block of tokens may look at, (H, blocks, n), -1 for none.
 
-    The first and the last block look at all and are looked at by all; every other looks at itself, at its neighbours,
-    and at `random` others that are drawn once: (blocks, blocks).
+    The `first` and `last` blocks, which all look at; of the others the `window` around a block, and `random` ones that
+    are drawn for each head, without one twice. (The first and the last blocks themselves look at all: not said here.)
     """
-    place = torch.arange(blocks)
-    kinds = ((place[:, None] - place).abs() <= 1).long() * WINDOW
-    is_global = (place == 0) | (place == blocks - 1)
-    kinds[is_global[:, None] | is_global] = GLOBAL
-    for row in kinds:
-        free = (row == BLOCKED).nonzero()[:, 0]
-        row[free[torch.randperm(len(free), generator=rng)[:random]]] = RANDOM
+    place, middle = (
+        torch.arange(blocks),
+        max(first, blocks - last),
+    )  # of the blocks from `first` to `middle`, all is told
+    ends = torch.cat((place[:first], place[middle:])).expand(blocks, -1)
+    around = place[:, None] + torch.arange(window) - window // 2
+    around = around.masked_fill((around < first) | (around >= middle), -1)
+    begin, end = ((place + side).clamp(first, middle) for side in (-(window // 2), window // 2 + 1))  # of the window
+    free = middle - first - (end - begin)  # (blocks,)
+    drawn = torch.empty(heads, blocks, 0, dtype=torch.long)
+    for count in range(random):
+        rest = (free - count).clamp(min=1)
+        one = (torch.rand(heads, blocks, generator=rng, dtype=torch.float64) * rest).long()
+        for other in drawn.sort(dim=-1).values.unbind(-1):  # numbers among those that are not drawn yet
+            one = one + (one >= other)
+        drawn = torch.cat((drawn, one[..., None]), dim=-1)
+    chosen = drawn + first
+    chosen = chosen + (end - begin)[:, None] * (chosen >= begin[:, None])
+    chosen = chosen.masked_fill(torch.arange(random) >= free[:, None], -1)
+    return torch.cat((*(each.expand(heads, -1, -1) for each in (ends, around)), chosen), dim=-1)
+
+
+def bigbird_blocks(
+    blocks: int, *, heads: int = 1, window: int = 3, first: int = 1, last: int = 1, random: int, rng: torch.Generator
+) -> Tensor:
+    """Which block of tokens may look at which, and why; BLOCKED = 0 for may not: (H, blocks, blocks)."""
+    table = bigbird_table(blocks, heads=heads, window=window, first=first, last=last, random=random, rng=rng)
+    ends = table.size(-1) - window - random
+    why = torch.tensor([GLOBAL] * ends + [WINDOW] * window + [RANDOM] * random).expand_as(table)
+    kinds = torch.full((heads, blocks, blocks + 1), BLOCKED).scatter(2, table.where(table >= 0, blocks), why)[..., :-1]
+    kinds[:, :first], kinds[:, max(first, blocks - last) :] = GLOBAL, GLOBAL
     return kinds
 
 

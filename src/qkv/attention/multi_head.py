@@ -37,10 +37,12 @@ def picked(value: Any, rows: Tensor) -> Any:
 
 @dataclass
 class KeyValues(Remembered):
-    """What one attention has seen: k and v, each (B, H, S, K)."""
+    """What one attention has seen: k and v, each (B, H, S, K), without the `forgotten` ones behind the first `kept`."""
 
     k: Tensor | None = None
     v: Tensor | None = None
+    kept: int = 0
+    forgotten: int = 0
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Everything so far and the new token."""
@@ -48,6 +50,28 @@ class KeyValues(Remembered):
             k, v = torch.cat((self.k, k), dim=2), torch.cat((self.v, v), dim=2)
         self.k, self.v = k, v
         return k, v
+
+    def left(self, at: Places, mask: Tensor | None) -> tuple[Places, Tensor | None]:
+        """What is said of all keys, of those alone that are not forgotten."""
+        if not self.forgotten:
+            return at, mask
+
+        def cut(x: Tensor) -> Tensor:  # (.., S)
+            return torch.cat((x[..., : self.kept], x[..., self.kept + self.forgotten :]), dim=-1)
+
+        at = replace(at, key=cut(at.key), same=None if at.same is None else cut(at.same), run=0)
+        return at, mask if mask is None or mask.size(-1) == 1 else cut(mask)
+
+    def forget(self, old: Tensor) -> None:
+        """The keys that are old, (S,) or in all rows (B, S), of those that are left; they stand together."""
+        places = (old if old.dim() == 1 else old.all(dim=0)).nonzero()
+        if self.k is None or self.v is None or not len(places):
+            return
+        start, stop = int(places[0]), int(places[-1]) + 1
+        if self.forgotten and not start <= self.kept <= stop:
+            return
+        self.k, self.v = (torch.cat((x[:, :, :start], x[:, :, stop:]), dim=2) for x in (self.k, self.v))
+        self.kept, self.forgotten = start, self.forgotten + stop - start
 
     def forget_last(self) -> None:
         """As if the last token had not been read."""
@@ -101,12 +125,15 @@ class MultiHead(nn.Module):
             q, k = position.rotate(q, at), position.rotate(k, at)
             if seen is not None:
                 k, v = seen.append(k, v)
+                at, mask = seen.left(at, mask)
         else:
             q, seen = position.rotate(self.heads(self.query(x)), at), seen or KeyValues()
             if seen.k is None or seen.v is None:  # a memory does not change: once for each sentence
                 seen.k, seen.v = self.heads(self.key(memory)), self.heads(self.value(memory))
             k, v, at = seen.k, seen.v, at.over(memory)
         context = self.attend(q, k, v, at, mask, position)  # (B, H, T, K)
+        if seen is not None and memory is None and (old := self.attend.outdated(at)) is not None:
+            seen.forget(old)
         return self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def projected(self, x: Tensor, *parts: nn.Linear) -> Sequence[Tensor]:

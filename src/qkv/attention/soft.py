@@ -26,6 +26,9 @@ class Soft(nn.Module):
     """
 
     uses: ClassVar[tuple[str, ...]] = ("encoder", "decoder", "memory")  # where in a model it makes sense
+    hides_pairs: ClassVar[bool] = True  # whether a mask can keep one query from seeing what another sees
+    shortens: ClassVar[bool] = False  # whether it looks at fewer keys than there are tokens, which are made of them
+    extra: int = 0  # tokens of its own that a stack puts in front of a text
     always_fused: bool = False  # without a mask, or to learn, the fused kernel is faster however few keys there are
 
     def __init__(self, sizes: Sizes, *, score: str = "scaled_dot", dropout: float = 0.0) -> None:
@@ -35,8 +38,18 @@ class Soft(nn.Module):
         self.score, self.dropout = build(SCORES, score, sizes), dropout
         self.can_fuse = type(self).choose is Soft.choose and type(self.score) is ScaledDot
 
+    def settle(self, layer: int, first: "Soft") -> None:
+        """Be told by a stack which layer this is, and who stands in its first layer of this kind."""
+
     def region(self, at: Places) -> Tensor | None:
         """True where a query may see a key, beside the mask: broadcasts to (B, H, T, S). None for everywhere."""
+        return None
+
+    def outdated(self, at: Places) -> Tensor | None:
+        """True at keys that no query behind the last one can see, (S,) or (B, S); None if there are never any.
+
+        In the order of their places: decoding forgets them.
+        """
         return None
 
     def choose(self, scores: Tensor, q: Tensor, at: Places) -> Tensor:
@@ -57,7 +70,7 @@ class Soft(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, at: Places, mask: Tensor | None = None, position: Position = NO_POSITION
     ) -> Tensor:
         """By torch's fused kernel: the weights never stand in memory."""
-        bias, dropout = position.score(q, k, at), self.dropout if self.training else 0.0
+        bias, dropout = self.bias(q, k, at, mask, position), self.dropout if self.training else 0.0
         is_triangle = mask is None and at.causal and at.in_order and bias is None and self.region(at) is None
         mask = None if is_triangle else self.visible(at, mask)
         if self.always_fused and self.training and bias is None and not dropout:
@@ -71,7 +84,7 @@ class Soft(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """The same in the paper's own steps, with the weights: (context, weights)."""
         scores, mask = self.score(q, k, at), self.visible(at, mask)  # (B, H, T, S)
-        if (bias := position.score(q, k, at)) is not None:
+        if (bias := self.bias(q, k, at, mask, position)) is not None:
             scores = scores + bias
         if mask is not None:
             scores = scores.masked_fill(~mask, -torch.inf)
@@ -79,6 +92,10 @@ class Soft(nn.Module):
         dropped = F.dropout(weights, self.dropout, self.training)
         context, more = dropped @ v, position.value(dropped, at)  # (B, H, T, K)
         return context if more is None else context + more, weights
+
+    def bias(self, q: Tensor, k: Tensor, at: Places, mask: Tensor | None, position: Position) -> Tensor | None:
+        """What is added to the scores (B, H, T, S); None for nothing."""
+        return position.score(q, k, at)
 
     def visible(self, at: Places, mask: Tensor | None) -> Tensor | None:
         """What a query may see: `mask`, or without one what comes of `at.causal`, and the region."""

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import sys
 
 from cyclopts import App, CycloptsError
@@ -28,10 +29,12 @@ MODULES = {
     "export": ["export"],
     "generate": ["fill", "generate"],
     "look": ["explain", "look", "picture", "why"],
+    "measure": ["measure"],
     "predict": ["predict"],
     "quantize": ["quantize_", "shortlist_"],
     "serve": ["serve"],
     "show": ["average", "check", "completion", "info", "list_"],
+    "summarise": ["summarise"],
     "train": ["demo", "train"],
     "translate": ["align", "score", "translate"],
 }
@@ -47,7 +50,7 @@ SECTIONS = {
 def main() -> None:
     """Run a command; whatever a person did wrong ends in one sentence and a non-zero exit."""
     try:
-        arguments = spell_out(sys.argv[1:])
+        arguments = spell_out(checked(sys.argv[1:]))
         app = application(with_help=not arguments or arguments[0] in ("--help", "-h"))
         command, given, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
         if command.__module__.startswith("qkv.cli.") and arguments[0] not in LIGHT:
@@ -97,6 +100,15 @@ def application(*, with_help: bool = False) -> App:
         about = contents.part(f"qkv.cli.{module}", function).summary if with_help else None
         app.command(f"qkv.cli.{place}", name=name, help=about)
     return app
+
+
+def checked(arguments: list[str]) -> list[str]:
+    """Text that can be written and names that can be files; a byte that is no UTF-8 comes as half a surrogate pair."""
+    for argument in arguments:
+        if odd := re.search("[\0\ud800-\udfff]", argument):
+            what = "a NUL character" if odd[0] == "\0" else "a byte that is not UTF-8"
+            raise InputError(f"{argument!a} has {what} in it; give text in UTF-8")
+    return arguments
 
 
 def spell_out(arguments: list[str]) -> list[str]:

@@ -28,14 +28,18 @@ Several = Annotated[list[str] | None, PLAIN]  # the flag may be given several ti
 Output = Annotated[Path | None, OUTPUT]
 Model = Annotated[Path, Parameter(help="The model folder.")]
 Beam = Annotated[int, Parameter(help="Hypotheses kept in beam search; 1 is greedy.")]
+PART = """Which part of the file: 3/8 for the third of eight, which are cut at line ends, one after the other. It is
+written to -o whole or not at all, and one that is there is left as it is."""
+Shard = Annotated[str | None, Parameter(help=PART)]
 Json = Annotated[Flag, Parameter(help="Print one JSON object.")]
 Device = Annotated[str, Parameter(help="cpu, cuda or mps.")]
 OnePart = Annotated[str, Parameter(help="Of a model of several tasks: the part that is asked.")]
 Restart = Annotated[Flag, Parameter(help="Begin anew, even if OUT holds a run or a model.")]
 From = Annotated[str, Parameter(name="--from", help="source language, e.g. en")]
 To = Annotated[str, Parameter(help="target language, e.g. de")]
-ONE_SENTENCE = "Do not part a line into its sentences: for models that were trained on lines of several."
-WholeLines = Annotated[Flag, Parameter(help=ONE_SENTENCE)]
+ONE_SENTENCE = """Do not part lines into sentences: for lines that are parted already, and for models that were trained
+on lines of several."""
+NoSplit = Annotated[Flag, Parameter(help=ONE_SENTENCE)]
 ENGINES = """What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
 ctranslate2-int8, or auto: the fastest here."""
 Engine = Annotated[str, Parameter(help=ENGINES)]

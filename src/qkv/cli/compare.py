@@ -4,14 +4,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from qkv.cli.app import Flag, Several, print_json, print_table
+from qkv.cli.app import Files, Flag, Several, print_json, print_table
+from qkv.errors import InputError
 
 WIDE = 400  # columns: figures are never cut; a narrow terminal folds the lines
 
 
 def compare(
-    recipe: str, *, vary: Several = None, one_by_one: Flag = False, seeds: int = 1,
-    steps: int | None = None, epochs: float | None = None, minutes: float | None = None,
+    recipe: str = "", *, papers: Flag = False, vary: Several = None, one_by_one: Flag = False, seeds: int = 1,
+    steps: int | None = None, epochs: float | None = None, minutes: float | None = None, text: Files = None,
     beam: int = 5, alpha: float = 1.0, jobs: int = 1, skip_impossible: Flag = False,
     out: Path = Path("comparison"), json: Flag = False,
 ) -> int:  # fmt: skip
@@ -27,16 +28,22 @@ def compare(
       qkv compare recipe.toml --vary model.n_heads=1,2,8 --one-by-one
       qkv compare table3-multi30k --out table3
       qkv compare ewt-genre-han --vary model.pooling=attention,mean --seeds 2
+      qkv compare --papers --minutes 10 --seeds 3
+      qkv compare --papers --text book.txt --steps 20 --epochs 1 --out try
 
     Args:
       recipe: A TOML file of settings, or the name of one that `qkv list recipes` shows; its [[vary]] rows are compared.
+      papers: The recipe `papers`: the pre-trained family, from ELMo to XLNet, each pre-trained for the same budget,
+        then fine-tuned on the same two sets.
       vary: KEY=A,B in their place: attention, position, architecture, or a setting such as model.d_model; may be
         repeated.
       one_by_one: Each variation alone, after the recipe as it is; not every combination.
       seeds: Runs of each row, for a mean and a spread.
-      steps: Budget of each run in steps, in place of the recipe's own.
-      epochs: Budget of each run in passes over the data.
-      minutes: Budget of each run in training time.
+      steps: Budget of each run in steps, in place of the recipe's own; of a recipe with stages, that of all stages
+        before a row.
+      epochs: Budget of each run in passes over the data; of a recipe with stages, that of the rows' own runs.
+      minutes: Budget in training time, of the same runs as --steps.
+      text: Files for the stages in place of the recipe's: what is pre-trained on.
       beam: Hypotheses kept in beam search when BLEU is measured; 1 is greedy.
       alpha: Length penalty.
       jobs: Runs at a time; several have one thread each.
@@ -46,9 +53,11 @@ def compare(
     """
     from qkv.comparing import compare as run
 
+    if papers == bool(recipe):
+        raise InputError("give the name of one recipe, or --papers for the one of that name")
     found = run(
-        recipe, vary=vary or (), one_by_one=one_by_one, seeds=seeds, steps=steps, epochs=epochs, minutes=minutes,
-        beam=beam, alpha=alpha, jobs=jobs, skip_impossible=skip_impossible, out=out,
+        recipe or "papers", vary=vary or (), one_by_one=one_by_one, seeds=seeds, steps=steps, epochs=epochs,
+        minutes=minutes, text=text or (), beam=beam, alpha=alpha, jobs=jobs, skip_impossible=skip_impossible, out=out,
     )  # fmt: skip
     if json:
         print_json(found.table.tree())

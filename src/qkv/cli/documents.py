@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from qkv.cli.app import print_json
-from qkv.cli.lines import is_path
+from qkv.cli.lines import Remarks, beside, is_path
 from qkv.decoding import Translator
 from qkv.documents import FORMATS, translate_file, translate_text
-from qkv.documents.file import read, write
+from qkv.documents.file import has_lines, no_format, read, write
 from qkv.documents.format import decode
 from qkv.documents.html import translate_pages
 from qkv.errors import InputError, nearest
@@ -23,6 +23,13 @@ def is_document(text: tuple[str, ...]) -> bool:
     return is_path(text) and Path(text[0]).suffix.lower() in FORMATS.keys() - {".txt"}
 
 
+def check_lines(text: tuple[str, ...], language: str) -> None:
+    """Refuse a file of a format that is not known here: line by line, all that is not language would be lost."""
+    if is_path(text) and not has_lines(path := Path(text[0]), language):
+        said = no_format(path.name, path.suffix)
+        raise InputError(f"{said}, or its lines on standard input: qkv translate < {path.name}")
+
+
 def give_file(translator: Translator, source: Path, target: Path | None, how: How, *, json: bool) -> None:
     """Translate a file into a file, and say what was done."""
     if target is None:
@@ -30,9 +37,11 @@ def give_file(translator: Translator, source: Path, target: Path | None, how: Ho
         if target.exists():
             raise InputError(f"{target} is there already; name the file to write with -o")
     report = translate_file(translator, source, target, **how)
+    remarks = Remarks(beside(target))
     for remark in report.remarks:
-        print(remark, file=sys.stderr)
-    print(f"{target}: {report.translated} segments translated, {report.kept} kept", file=sys.stderr)
+        remarks.add(remark)
+    remarks.close()
+    print(f"{target}: {report}", file=sys.stderr)
     if json:
         print_json(dataclasses.asdict(report))
 

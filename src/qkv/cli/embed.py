@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from qkv.cli.app import Device, Flag, Model, Output, Reader, print_json
-from qkv.cli.lines import input_chunks, new_file
+from qkv.cli.app import Device, Flag, Model, Output, Reader, Shard, print_json
+from qkv.cli.lines import input_chunks, new_file, part_of
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 def embed(
     *text: str, model: Model = Path("model"), output: Output = None, similar: str | None = None, k: int = 10,
-    pool: Literal["mean", "first", "last"] | None = None, json: Flag = False, device: Device = "cpu",
-    engine: Reader = "lean",
+    pool: Literal["mean", "first", "last"] | None = None, json: Flag = False, shard: Shard = None,
+    device: Device = "cpu", engine: Reader = "lean",
 ) -> None:  # fmt: skip
     """A vector for each text, by a sentence encoder or by any model that reads; or the texts nearest to another.
 
     For example:
       qkv embed sentences.txt --model folder -o vectors.npy
+      qkv embed sentences.txt --model folder --shard 3/8 -o vectors.3.npy
       qkv embed sentences.txt --model folder --similar "A man is playing music."
       cat sentences.txt | qkv embed --model folder --pool mean > vectors.tsv
 
@@ -44,9 +45,13 @@ def embed(
         raise InputError(f"{output} cannot be written: vectors are kept as .npy; give --output a name that ends so")
     if similar is not None and k < 1:
         raise InputError(f"--k {k} asks for no text; give a number from 1")
+    if similar is not None and shard:
+        raise InputError("--similar is for the nearest of all texts, and --shard for some of them; leave one out")
+    if (part := part_of(shard, text, output, model)) is None:
+        return
     keep_freed_memory()
     embedder: Embedder = load(model, device, task="embed", pool=pool, engine=engine)
-    found = embedded(embedder, input_chunks(text, "embedded", "a text"))
+    found = embedded(embedder, input_chunks(text, "embedded", "a text", part))
     if output is not None:
         found = kept(found, output, embedder.width)
     if similar is not None:

@@ -43,13 +43,12 @@ def export(
     from qkv.convert import exporting
     from qkv.decoding import Search
     from qkv.engines.agreement import agreement
-    from qkv.opening import load_translator, task_in_folder
-    from qkv.tasks.on_encoder_decoder import OnEncoderDecoder
+    from qkv.opening import load_translator, may_translate
 
     target = folder or model / to
     if target.resolve() == model.resolve():
         raise InputError(f"{target} is the model folder itself; name another folder")
-    if model.is_dir() and not issubclass(task_in_folder(model), OnEncoderDecoder):
+    if not may_translate(model):
         return export_family(model, target, to, quantization, check)
     translator = load_translator(model, own_process=True)
     kinds, sources = sources_to_check(translator, model, check)

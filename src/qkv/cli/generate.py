@@ -6,8 +6,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qkv.cli.app import Device, Flag, Model, Writer, opened, out, print_json, print_table
-from qkv.cli.lines import input_chunks, is_path
+from qkv.cli.app import Device, Flag, Model, Output, Shard, Writer, opened, out, print_json, print_table
+from qkv.cli.lines import input_chunks, is_path, part_of, printing_to
 
 BAR = 24  # characters of the bar of a certain word
 
@@ -19,7 +19,7 @@ def generate(
     *text: str, model: Model = Path("model"), tokens: int = 60,
     temperature: float | None = None, top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
     beam: int | None = None, n_best: int | None = None, endless: Flag = False, json: Flag = False,
-    device: Device = "cpu", engine: Writer = "lean",
+    output: Output = None, shard: Shard = None, device: Device = "cpu", engine: Writer = "lean",
 ) -> None:  # fmt: skip
     """Go on from a text with a language model, which writes as you watch.
 
@@ -29,6 +29,7 @@ def generate(
       qkv generate "Once upon a time" --model model --tokens 60
       qkv generate "Once upon a time" --temperature 0.8 --top-p 0.9 --seed 7
       qkv generate beginnings.txt --model model --beam 5 --n-best 3 --json
+      qkv generate beginnings.txt --model model --json --shard 3/8 -o texts.3
       echo "Once upon" | qkv generate --model model
 
     Args:
@@ -43,23 +44,27 @@ def generate(
       n_best: Texts for each one, best first.
       endless: Write all the tokens, even where the model would end the text.
       json: A JSON object for each text: what was written, its score, the alternatives.
+      output: The file to write; standard output if none.
     """
+    if (part := part_of(shard, text, output, model)) is None:
+        return
     draws = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     asked: dict[str, Any] = {"tokens": tokens, "stop": not endless, "beam": beam, "n_best": n_best, **draws}
     how = {name: value for name, value in asked.items() if value is not None}
-    generator, done = opened(model, device, "generate", engine=engine, own_process=True), 0
+    generator, done = opened(model, device, "generate", engine=engine, own_process=True), part.lines
     is_watched = not json and (beam or 1) == (n_best or 1) == 1
-    for some in input_chunks(text, "taken", "a text"):
-        print(end="\n" * (done > 0 and not json))
-        if is_watched and len(some) == 1:
-            answers = [watch(generator.stream(some[0], **how))]
-        else:
-            answers = generator.generate(some, **how)
-            show(answers, json=json)
-        for answer in answers:
-            done += 1
-            for remark in answer.remarks():
-                print(f"text {done} {remark}", file=sys.stderr)
+    with printing_to(output):
+        for some in input_chunks(text, "taken", "a text", part):
+            print(end="\n" * (done > 0 and not json))
+            if is_watched and len(some) == 1:
+                answers = [watch(generator.stream(some[0], first=done, **how))]
+            else:
+                answers = generator.generate(some, first=done, **how)
+                show(answers, json=json)
+            for answer in answers:
+                done += 1
+                for remark in answer.remarks():
+                    print(f"text {done} {remark}", file=sys.stderr)
 
 
 def watch(stream: "TextStream") -> "Generated":

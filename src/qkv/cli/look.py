@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from qkv.look.sentence import Look
     from qkv.why import Claim, Measured
 
-Kind = Literal["memory", "encoder", "decoder"]
-KINDS: tuple[Kind, ...] = ("memory", "encoder", "decoder")
+Kind = Literal["memory", "encoder", "decoder", "entities"]
+KINDS: tuple[Kind, ...] = ("memory", "encoder", "decoder", "entities")
 EXAMPLE = "I am good"
 ENDINGS = (".html", ".png", ".svg", ".gif")
 WIDEST = 10_000  # characters of a table

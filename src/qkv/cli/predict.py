@@ -7,16 +7,18 @@ from typing import Any
 
 from rich.text import Text
 
-from qkv.cli.app import Device, Flag, Model, OnePart, Reader, opened, out, print_json
-from qkv.cli.lines import chunks, input_chunks, is_path
+from qkv.cli.app import Device, Flag, Model, OnePart, Output, Reader, Shard, opened, out, print_json
+from qkv.cli.lines import chunks, input_chunks, is_path, part_of, printing_to
 from qkv.errors import InputError
+from qkv.text.lines import LineRange
 
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 
 def predict(
-    *text: str, model: Model = Path("model"), context: Path | None = None, json: Flag = False, device: Device = "cpu",
-    engine: Reader | None = None, part: OnePart = "", beside: Path | None = None,
+    *text: str, model: Model = Path("model"), context: Path | None = None, json: Flag = False, output: Output = None,
+    shard: Shard = None, device: Device = "cpu", engine: Reader | None = None, part: OnePart = "",
+    beside: Path | None = None,
 ) -> None:  # fmt: skip
     """What a model that was trained with --task says to a text: its answer, then the probability of each possible one.
 
@@ -27,6 +29,7 @@ def predict(
     For example:
       qkv predict "A film that nobody should miss." --model model
       qkv predict reviews.txt --model model > labels.tsv
+      qkv predict reviews.txt --model model --shard 3/8 -o labels.3.tsv
       cat reviews.txt | qkv predict --model model --json
       qkv predict "A man sings." "Somebody sings." --model similarity
       qkv predict people.txt --model tagger > people.conll
@@ -41,54 +44,65 @@ def predict(
         answer by the id of each question, as SQuAD's own evaluation reads it.
       context: A file with the text that all questions are about.
       json: A JSON object for each text, with all that is known of the answer.
+      output: The file to write; standard output if none.
       beside: A second classifier of the same labels: the probabilities of both are averaged.
     """
+    if (lines := part_of(shard, text, output, model)) is None:
+        return
     how = {"engine": engine, "part": part, "beside": beside}
     predictor = opened(model, device, "predict", **{name: value for name, value in how.items() if value})
     if hasattr(predictor, "parts"):
         raise InputError(f"{model} has several parts; say which is asked, by --part: {', '.join(predictor.parts)}")
-    if is_squad(predictor, text):
-        questions = list(predictor.task.read([Path(text[0])]))
-        answers = predictor.answer(questions)
-        return print_json({one.identity: answer["answer"] for one, answer in zip(questions, answers, strict=True)})
-    are_lines = not text or is_path(text)
-    for some in asked(predictor, text, context):
-        found = iter(predictor.predict([one for one in some if not are_lines or is_given(one)]))
-        for one in some:
-            answer = next(found) if not are_lines or is_given(one) else {}
-            print_json(answer) if json else show(answer)
+    if shard and (is_squad(predictor, text) or is_table(predictor, text)):
+        raise InputError(f"--shard is for files of lines, and {text[0]} may have more than these; leave it out")
+    with printing_to(output):
+        if is_squad(predictor, text):
+            questions = list(predictor.task.read([Path(text[0])]))
+            answers = predictor.answer(questions)
+            return print_json({one.identity: answer["answer"] for one, answer in zip(questions, answers, strict=True)})
+        are_lines = not text or is_path(text)
+        for some in asked(predictor, text, context, lines):
+            found = iter(predictor.predict([one for one in some if not are_lines or is_given(one)]))
+            for one in some:
+                answer = next(found) if not are_lines or is_given(one) else {}
+                print_json(answer) if json else show(answer)
 
 
 def is_squad(predictor: Any, text: tuple[str, ...]) -> bool:
     return predictor.task.name == "answer" and is_path(text) and Path(text[0]).suffix == ".json"
 
 
+def is_table(predictor: Any, text: tuple[str, ...]) -> bool:
+    """Whether the first line may name columns."""
+    return is_path(text) and predictor.task.names and Path(text[0]).suffix in (".tsv", ".csv")
+
+
 def is_given(one: Any) -> bool:
     return not isinstance(one, str) or bool(one.strip())
 
 
-def asked(predictor: Any, text: tuple[str, ...], context: Path | None) -> Iterator[list[Any]]:
+def asked(predictor: Any, text: tuple[str, ...], context: Path | None, part: LineRange) -> Iterator[list[Any]]:
     """The questions, some at a time; several arguments are one where a question is made of several texts."""
     if context is None:
         is_one = tuple in predictor.task.one and len(text) > 1 and not any("\t" in one for one in text)
-        if is_path(text) and predictor.task.names and Path(text[0]).suffix in (".tsv", ".csv"):
+        if is_table(predictor, text):
             from qkv.text.records import read_columns
 
             return chunks(read_columns(Path(text[0]), predictor.task.names.values()))
-        return chunks([text]) if is_one else input_chunks(text, "taken", "a text")
+        return chunks([text]) if is_one else input_chunks(text, "taken", "a text", part)
     if predictor.task.name != "answer":
         raise InputError(
             f"--context is for questions, and the model is of the task {predictor.task.name!r}; leave it out"
         )
-    from qkv.text.lines import check_file, read_characters
+    from qkv.text.lines import check_file, read_whole
 
     check_file(context)
-    about = "".join(read_characters(context))
+    about = read_whole(context)
 
     def with_context(one: str) -> Any:
         return {"question": one, "context": about} if one.strip() else one
 
-    return ([*map(with_context, some)] for some in input_chunks(text, "taken", "a question"))
+    return ([*map(with_context, some)] for some in input_chunks(text, "taken", "a question", part))
 
 
 def show(answer: dict[str, Any]) -> None:

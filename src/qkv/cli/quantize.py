@@ -16,7 +16,6 @@ from qkv.errors import InputError
 if TYPE_CHECKING:
     from qkv.data import RowsOnDisk
     from qkv.decoding import Engine, Translator
-    from qkv.engines.lean import Lean
     from qkv.engines.shortlist import Shortlist
     from qkv.folder import Loaded
     from qkv.models import Transformer
@@ -48,11 +47,12 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
       beam: Hypotheses kept in beam search when the two are compared; 1 is greedy.
       bound: The BLEU that 8 bits may cost.
     """
-    from qkv.engines.quantize import FILE, int8_engine, quantize, save, tokens_agree
-    from qkv.opening import load_translator, task_in_folder
-    from qkv.tasks.on_encoder_decoder import OnEncoderDecoder
+    from qkv.engines.native.reader import FILE
+    from qkv.engines.quantize import eight_bits, quantize, save, tokens_agree
+    from qkv.files import replacing
+    from qkv.opening import load_translator, may_translate
 
-    if model.is_dir() and not issubclass(task_in_folder(model), OnEncoderDecoder):
+    if not may_translate(model):
         return quantize_reader_(model, valid, json=json)
     translator = load_translator(model, own_process=True)
     pairs, longest = pairs_to_compare(translator, model, valid), translator.longest
@@ -64,60 +64,75 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
             "give --valid shorter sentences"
         )
     kept = quantize(translator.model, ids[:CALIBRATED])
-    engines = {"float32": translator.engine, "int8": int8_engine(translator.model, kept)}
-    figures, texts = measured(translator, engines, pairs, beam)
-    tokens = {name: [translator.tokenizer.encode(text) for text in some] for name, some in texts.items()}
-    figures |= {"sentences": len(pairs), "agreement": tokens_agree(tokens["int8"], tokens["float32"])}
-    fall = figures["fall"] = figures["float32_bleu"] - figures["int8_bleu"]
-    if fall > bound or figures["agreement"] < AGREE:
-        raise InputError(
-            f"8 bits would cost {fall:.2f} BLEU and keep {figures['agreement']:.0%} of the tokens (at most "
-            f"{bound:g} and at least {AGREE:.0%} are allowed), so nothing was written; translate with --engine lean"
-        )
+    with replacing(model / FILE) as new:
+        engines = {"float32": translator.engine, **eight_bits(translator.model, model, new, kept)}
+        figures, texts = measured(translator, engines, pairs, beam)
+        tokens = {name: [translator.tokenizer.encode(text) for text in some] for name, some in texts.items()}
+        forms = [name for name in engines if name != "float32"]  # what each of them costs at most
+        share = min(tokens_agree(tokens[name], tokens["float32"]) for name in forms)
+        fall = max(figures["float32_bleu"] - figures[f"{name}_bleu"] for name in forms)
+        figures |= {"sentences": len(pairs), "agreement": share, "fall": fall}
+        if fall > bound or share < AGREE:
+            raise InputError(
+                f"8 bits would cost {fall:.2f} BLEU and keep {share:.0%} of the tokens (at most "
+                f"{bound:g} and at least {AGREE:.0%} are allowed), so nothing was written; translate with --engine lean"
+            )
     save(model, kept)
     if json:
         return print_json(figures)
     print_figures(figures, engines)
-    print(f"{figures['agreement']:.1%} of the tokens are the same; wrote {model / FILE}, use it with --engine int8")
+    print(f"{share:.1%} of the tokens are the same; wrote {model / FILE}, use it with --engine int8")
 
 
 def quantize_reader_(model: Path, valid: Sequence[Path], *, json: bool) -> None:
     """Of a model that reads texts, or goes on from them."""
     from qkv import folder
-    from qkv.engines.likeness import likeness, next_tokens
-    from qkv.engines.quantize import FILE, by_bytes, quantize, quantize_reader, save
-    from qkv.engines.reader import lean_reader
-    from qkv.models import GPT2
+    from qkv.convert import digest
+    from qkv.decoding import Plain
+    from qkv.engines.likeness import likeness, next_tokens, same_next
+    from qkv.engines.native.file import stacks_of, write
+    from qkv.engines.native.library import Native
+    from qkv.engines.native.reader import FILE, native_reader
+    from qkv.engines.native.writer import NativeWriter
+    from qkv.engines.quantize import FILE as WRITERS
+    from qkv.engines.quantize import by_bytes, quantize, save, smoothing
+    from qkv.files import replacing
+    from qkv.models import GPT2, Headed
 
     loaded = folder.load(model)
-    lean_reader(loaded.model)  # or it is refused
+    read: Any = loaded.model.backbone if isinstance(loaded.model, Headed) else loaded.model
+    stacks_of(read)  # or it is refused
     rows = rows_to_compare(loaded, model, valid)
     figures: Figures = {"texts": len(rows)}
-    if isinstance(loaded.model, GPT2):
-        kept = quantize(loaded.model, rows[:CALIBRATED])
-        figures |= next_tokens(loaded.model, by_bytes(kept), rows)
-        told, least = f"{figures['same_tokens']:.1%} of the next tokens are the same", {"same_tokens": AGREE}
-    else:
-        kept = quantize_reader(loaded.model, rows[:CALIBRATED])
-        figures |= likeness(loaded.model, lean_reader(loaded.model, by_bytes(kept)), rows)
-        told = (
-            f"the cosine with the model's vectors is {figures['cosine']:.4f}, {figures['lowest_cosine']:.4f} at least"
-        )
-        least = {"cosine": ALIKE}
-        if "same_labels" in figures:
-            told, least = (
-                f"{told}; {figures['same_labels']:.1%} of the labels are the same",
-                {**least, "same_labels": SAME},
+    with replacing(model / FILE) as new:
+        write(new, read, smooth=smoothing(read, rows[:CALIBRATED]), made_of=digest(model))
+        figures |= likeness(loaded.model, native_reader(loaded.model, Native(new)), rows)
+        least = {"cosine": ALIKE, **({"same_labels": SAME} if "same_labels" in figures else {})}
+        if isinstance(loaded.model, GPT2):  # it writes, too
+            kept = quantize(loaded.model, rows[:CALIBRATED])
+            figures |= next_tokens(loaded.model, by_bytes(kept), rows)
+            last = same_next(Plain(loaded.model), NativeWriter(loaded.model, Native(new)), rows)
+            figures["same_tokens"] = min(figures["same_tokens"], last)
+            least |= {"same_tokens": AGREE}
+        said = told(figures)
+        if any(figures[name] < bound for name, bound in least.items()):
+            bounds = " and ".join(f"{bound:g}" for bound in least.values())
+            raise InputError(
+                f"with 8 bits {said} (at least {bounds} is asked for), so nothing was written; use another engine"
             )
-    if any(figures[name] < bound for name, bound in least.items()):
-        bounds = " and ".join(f"{bound:g}" for bound in least.values())
-        raise InputError(
-            f"with 8 bits {told} (at least {bounds} is asked for), so nothing was written; use another engine"
-        )
-    save(model, kept)
+    if isinstance(loaded.model, GPT2):
+        save(model, kept)
     if json:
         return print_json(figures)
-    print(f"{told}, of {len(rows)} texts; wrote {model / FILE}, use it with --engine int8")
+    files = f"{model / FILE} and {WRITERS}" if isinstance(loaded.model, GPT2) else model / FILE
+    print(f"{said}, of {len(rows)} texts; wrote {files}, use it with --engine int8")
+
+
+def told(figures: Figures) -> str:
+    said = f"the cosine with the model's vectors is {figures['cosine']:.4f}, {figures['lowest_cosine']:.4f} at least"
+    shares = {"same_labels": "labels", "same_tokens": "next tokens"}
+    more = [f"{figures[name]:.1%} of the {what} are the same" for name, what in shares.items() if name in figures]
+    return "; ".join([said, *more])
 
 
 def rows_to_compare(loaded: "Loaded", model: Path, files: Sequence[Path]) -> list[list[int]]:
@@ -173,10 +188,11 @@ def shortlist_(
       beam: Hypotheses kept in beam search when the two are compared; 1 is greedy.
       bound: The BLEU that a shortlist may cost.
     """
+    from qkv.engines import open_bytes
     from qkv.engines.lean import Lean
     from qkv.engines.quantize import FILE as QUANTISED
-    from qkv.engines.quantize import open_int8, standard
-    from qkv.engines.shortlist import FILE, WITH, Shortlisted, make_shortlist, save
+    from qkv.engines.quantize import standard
+    from qkv.engines.shortlist import FILE, WITH, make_shortlist, save, shortlisted
     from qkv.folder import Loaded
     from qkv.opening import load_translator
 
@@ -185,12 +201,12 @@ def shortlist_(
     pairs = pairs_to_compare(translator, model, valid)
     with training_data(translator, model, train) as corpus:
         made = make_shortlist(corpus, len(tokenizer), frequent=frequent, each=each)
-    kinds = {"lean": Lean(plain)}
+    kinds: dict[str, Engine] = {"lean": Lean(plain)}
     if (model / QUANTISED).exists():
-        kinds["int8"] = cast("Lean", open_int8(model, Loaded(plain, tokenizer, translator.about), "cpu"))
+        kinds["int8"] = open_bytes(model, Loaded(plain, tokenizer, translator.about), "cpu")
     engines: dict[str, Engine] = {}
     for name, engine in kinds.items():
-        engines |= {name: engine, name + WITH: Shortlisted(engine, made)}
+        engines |= {name: engine, name + WITH: shortlisted(engine, made)}
     figures, _ = measured(translator, engines, pairs, beam)
     figures |= {"sentences": len(pairs), **sizes(made, *map(tokenizer.encode_batch, zip(*pairs, strict=True)))}
     fall = figures["fall"] = max(figures[f"{name}_bleu"] - figures[f"{name}{WITH}_bleu"] for name in kinds)

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from qkv.cli.app import Device, Engine, Files, Several
 from qkv.errors import InputError
@@ -12,6 +13,8 @@ def serve(
     glossary: Path | None = None, suggestions: Path | None = None, protect: Several = None,
     characters: int = 20_000, items: int = 100, tokens: int = 1024, queue: int = 1024, requests: int = 128,
     per_minute: int = 0, seconds: int = 60, file_bytes: int = 2_097_152,
+    metrics_token: str | None = None, log: Literal["none", "text", "json"] = "none",
+    allow_origin: Several = None, trust_proxy: str = "",
     device: Device = "cpu", engine: Engine = "lean",
 ) -> None:  # fmt: skip
     """Serve models over HTTP: a page, LibreTranslate's API, OpenAI's under /v1, and our own under /api.
@@ -21,6 +24,7 @@ def serve(
       qkv serve --model en-de de-en --port 8000 --glossary terms.csv
       qkv serve --model critic --model lm
       qkv serve --model model --host 0.0.0.0 --api-key secret
+      qkv serve --model model --log json --metrics-token other
 
     With a key, open the page as http://HOST:PORT/?api_key=KEY.
 
@@ -28,7 +32,14 @@ def serve(
       model: One or more model folders, of any task: each does what it was trained for.
       host: The address to listen on; 0.0.0.0 is for everybody who can reach this machine.
       port: The port; 0 takes a free one.
-      api_key: Every request must carry this key; the environment's QKV_API_KEY, unless given.
+      api_key: Every request must carry this key, but for the page's own files and /health; the environment's
+        QKV_API_KEY, unless given.
+      metrics_token: /metrics asks for this token (Authorization: Bearer) instead of the key; the environment's
+        QKV_METRICS_TOKEN, unless given.
+      log: A line for each request on standard error, with no text and no address: none, text or json.
+      allow_origin: A site whose pages in a browser may use this server though it has no key, such as
+        https://example.org; "*" for any; may be given several times. Its own page always may.
+      trust_proxy: The address of a proxy in front, whose X-Forwarded-For tells who asks.
       glossary: A file of pairs, source term and target term: translations use these terms, but for the page and other
         looks inside, which show what the model itself wrote.
       suggestions: Keep better translations that people send in this file (.jsonl), to train with.
@@ -62,5 +73,8 @@ def serve(
         glossaries=serving.read_glossaries(glossary, models) if glossary else {},
         suggestions=serving.Suggestions(suggestions) if suggestions else None,
         protect=kept,
+        metrics_token=os.environ.get("QKV_METRICS_TOKEN", "") if metrics_token is None else metrics_token,
+        log=log,
+        origins=allow_origin or [],
     )
-    serving.serve(service, host, port)
+    serving.serve(service, host, port, trust_proxy)

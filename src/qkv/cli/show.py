@@ -1,8 +1,10 @@
 """qkv list, info, average, check and completion: what there is, whether it is sound, and several in one."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, Literal
 
 from qkv import contents
 from qkv.cli.app import Flag, From, Model, To, print_json, print_table
@@ -23,24 +25,36 @@ LISTS: dict[str, list[tuple[str, str]]] = {
     "recipes": [],
     "papers": [],
 }
+LISTED = 20  # items of a list that `qkv info` prints
 if TYPE_CHECKING:
     Listed = str
 else:
     Listed = Literal[tuple(LISTS)]
 
 
-def list_(what: Listed) -> None:
-    """What can be chosen by name in a recipe or a flag.
+def list_(what: Listed | None = None) -> None:
+    """What can be chosen by name in a recipe or a flag; with no name, what there is to list.
 
     For example:
+      qkv list
       qkv list positions
       qkv list recipes
       qkv list papers
     """
-    parts = [(name, part.summary) for place in LISTS[what] for name, part in contents.table(*place).items()]
+    if what is None:
+        some = {name: [one for one, _ in listed(name)] for name in LISTS}
+        shown = {name: shorten(", ".join(names), 52, placeholder=" ...") for name, names in some.items()}
+        return print_table((f"qkv list {name}", str(len(names)), shown[name]) for name, names in some.items())
+    print_table(listed(what))
+
+
+def listed(what: str) -> list[tuple[str, str]]:
+    """Names, each with a sentence."""
     if what == "papers":
-        parts = [(name, paper.summary) for name, paper in PAPERS.items()]
-    print_table(parts or [(name, about) for name, (_, about) in contents.recipes().items()])
+        return [(name, paper.summary) for name, paper in PAPERS.items()]
+    if what == "recipes":
+        return [(name, about) for name, (_, about) in contents.recipes().items()]
+    return [(name, part.summary) for place in LISTS[what] for name, part in contents.table(*place).items()]
 
 
 def info(model: Model = Path("model"), *, json: Flag = False) -> None:
@@ -50,12 +64,14 @@ def info(model: Model = Path("model"), *, json: Flag = False) -> None:
       qkv info model
     """
     from qkv import folder
+    from qkv.engines import chosen
     from qkv.models import count_parameters
     from qkv.training.checkpoint import existing
 
     loaded = folder.load(model)
     facts = {
         "folder": str(model),
+        "engine": chosen(model, loaded.model),
         "model": type(loaded.model).__name__.lower(),
         "parameters": count_parameters(loaded.model),
         **loaded.about,
@@ -65,7 +81,14 @@ def info(model: Model = Path("model"), *, json: Flag = False) -> None:
     if json:
         return print_json(facts)
     known = {name: value for name, value in facts.items() if value not in ("", [])}
-    print_table([name, f"{value:,}" if type(value) is int else str(value)] for name, value in known.items())
+    print_table([name, in_short(value)] for name, value in known.items())
+
+
+def in_short(value: Any) -> str:
+    """Of a long list, such as the names of entities, its beginning and how many there are."""
+    if isinstance(value, list) and len(value) > LISTED:
+        return f"{', '.join(map(str, value[:LISTED]))} ... {len(value):,} in all"
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def average(*folders: Path, out: Path, last: int = 5) -> None:
@@ -104,12 +127,19 @@ def average(*folders: Path, out: Path, last: int = 5) -> None:
     print(f"{out}: the mean of {len(several)} sets of weights ({', '.join(path.name for path in several)})")
 
 
-def check(*files: Path, from_: From = "", to: To = "") -> None:
-    """Read files of pairs as training would, and tell what it would find and drop.
+def check(*files: Path, from_: From = "", to: To = "", seal: bool = False) -> None:
+    """Read files of pairs as training would, and tell what it would find and drop; or see whether each file of a model
+    folder is still what was written.
 
     For example:
       qkv check pairs.tmx --from en --to de
+      qkv check model
+
+    Args:
+      seal: Of a model folder in which you changed a file yourself: its files are right as they are now.
     """
+    if any(file.is_dir() for file in files):
+        return check_folders(files, seal)
     from qkv.text import languages, read_pairs
     from qkv.text.doctor import Report, Rules, examine
 
@@ -121,6 +151,23 @@ def check(*files: Path, from_: From = "", to: To = "") -> None:
     print(f"{report.read:,} pairs read, {len(seen):,} good")
     for line in report.lines():
         print(line)
+
+
+def check_folders(folders: Sequence[Path], seal: bool) -> None:
+    from qkv import manifest
+    from qkv.weights import load_weights
+
+    for folder in folders:
+        places = [place for place in (folder, folder / "training") if (place / manifest.NAME).exists()]
+        if not places:
+            raise InputError(f"{folder} has no {manifest.NAME}, so nobody knows what its files were; qkv writes one")
+        for place in places:
+            if seal:
+                manifest.seal(place, [name for name in manifest.sealed(place) or {} if (place / name).exists()])
+            manifest.check(place)
+            if (weights := place / "model.safetensors").exists():
+                load_weights(weights)  # which have a checksum of their own
+            print(f"{place}: {len(manifest.sealed(place) or {})} files are what was written")
 
 
 def completion(shell: Literal["bash", "zsh", "fish"]) -> None:

@@ -1,12 +1,15 @@
 """qkv train and qkv demo: commands that make a model folder."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from cyclopts import Parameter
 
 from qkv.cli.app import MULTIPLE, Files, From, Restart, To
+from qkv.cli.launch import is_rank, run_ranks
 from qkv.contents import Part, Setting, Settings, attribute, settings, table
+from qkv.errors import InputError
 
 
 def flags(fields: Settings) -> Any:
@@ -51,7 +54,7 @@ def train(
     start: Path | None = None, out: Path = Path("model"), recipe: str | None = None,
     task: Task | None = None, architecture: Architecture | None = None,
     minutes: float | None = None, epochs: float | None = None, steps: int | None = None, seed: int | None = None,
-    device: str | None = None, restart: Restart = False,
+    device: str | None = None, ranks: int = 1, restart: Restart = False,
     model: ModelFlags | None = None, data: DataFlags | None = None, objective: ObjectiveFlags | None = None,
     objective_text: Annotated[str | None, Parameter(show=False)] = None, training: TrainingFlags | None = None,
 ) -> int:  # fmt: skip
@@ -65,6 +68,7 @@ def train(
       qkv train pairs.tmx --from en --to de --architecture recurrent
       qkv train book.txt more/*.txt --out lm
       qkv train reviews.tsv --task classify --start lm --out critic
+      qkv train pairs.tmx --from en --to de --ranks 2 --training.accumulate 2
 
     Args:
       files: Files of pairs (tsv, csv, jsonl, tmx, xliff, po), or a source and a target file; or plain text for a
@@ -81,7 +85,12 @@ def train(
       steps: Stop after so many steps.
       seed: Decides the order of batches, the first weights and dropout.
       device: auto, cpu, cuda or mps.
+      ranks: Processes that share each step on this machine; training.accumulate must be a multiple of it.
     """
+    if ranks < 1:
+        raise InputError(f"--ranks is {ranks}; give the number of processes that train together, 1 or more")
+    if ranks > 1 and not is_rank():
+        return run_ranks(ranks, [sys.executable, "-m", "qkv", *sys.argv[1:]])
     from qkv.training import train as run
 
     given = {"minutes": minutes, "epochs": epochs, "steps": steps, "device": device}

@@ -4,27 +4,28 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from qkv.cli.app import (
+    PLAIN,
     Beam,
     Device,
     Engine,
     Flag,
     Json,
     Model,
+    NoSplit,
     OnePart,
     Output,
     Several,
-    WholeLines,
+    Shard,
     print_json,
     read_pairs_for,
 )
-from qkv.cli.lines import chunks, input_chunks, new_file
+from qkv.cli.lines import Remarks, beside, chunks, input_chunks, is_path, part_of, printing_to
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def translate(
     sample: Flag = False, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0,
     scores: Flag = False, json: Flag = False, output: Output = None,
     kind: Annotated[str | None, Parameter(name="--format")] = None, protect: Several = None,
-    whole_lines: WholeLines = False, device: Device = "cpu", engine: Engine = "lean",
+    memory: Annotated[list[Path] | None, PLAIN] = None, final: Flag = False,
+    no_split: NoSplit = False, shard: Shard = None, device: Device = "cpu", engine: Engine = "lean",
 ) -> None:  # fmt: skip
     """Translate text, lines or whole documents: one line out for each line in, and a file of the same format.
 
@@ -46,14 +48,17 @@ def translate(
       qkv translate "Two dogs play in the snow." --model model
       qkv translate news.en --model model -o news.de
       cat news.en | qkv translate --model model --beam 1
+      qkv translate news.en --model model --shard 3/8 -o news.de.3
       qkv translate messages.po --model model -o messages.de.po
+      qkv translate messages.po --model model --memory old.tmx
       qkv translate page.html --model model
       cat page.html | qkv translate --format html
       qkv translate "Press Start now." --model model --protect "Start|[A-Z]{2,}"
 
     Args:
       text: Sentences, or the name of one file; nothing for standard input. Files of subtitles (.srt, .vtt), .html, .md,
-        .po, .xliff, .tmx and .docx keep all that is not language; any other is read line by line.
+        .po, .xliff, .tmx, .docx, .json, .arb, .yaml, .properties and .strings keep all that is not language; plain text
+        (.txt, .en, no ending) is read line by line.
       n_best: Translations for each line, best first, with tabs between them.
       alpha: Length penalty: 0 for none, larger for longer translations.
       sample: Draw from the model's distribution instead of searching.
@@ -67,17 +72,27 @@ def translate(
       kind: Read the input as a whole: text keeps lines, spaces and placeholders, html keeps tags as well.
       protect: A regular expression: what matches comes back byte for byte; may be given several times. The input is
         read as a whole, as with --format text. One that takes very long for some texts is your own: prefer simple ones.
+      memory: With a document: a file of pairs (.tmx, .po, .tsv ...) whose translations are used where a text stands in
+        it word for word; may be given several times.
+      final: With a document: do not mark translations as a machine's, which .po, .xliff and .tmx have a place for.
     """
-    from qkv.cli.documents import give_file, give_texts, is_document
+    from qkv.cli.documents import check_lines, give_file, give_texts, is_document
     from qkv.documents import compiled
     from qkv.opening import load_translator
 
     kept = compiled(protect or [])
+    is_whole = bool(kind) or not is_document(text)  # or lines
+    if shard and (kind or protect or not is_whole):
+        raise InputError("--shard is for the lines of plain text, and a document is translated whole; leave it out")
+    if (part := part_of(shard, text, output, model)) is None:
+        return
     translator = load_translator(model, device, engine=engine, own_process=True)
     how: dict[str, Any] = {"beam": beam, "n_best": n_best, "alpha": alpha, "seed": seed}
     how |= {"sampling": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-    if kind or protect or is_document(text):
-        is_whole = bool(kind) or not is_document(text)
+    how |= {"split": False} if no_split else {}
+    if is_whole and (memory or final):
+        raise InputError("--memory and --final are for files of a format, such as .po and .html; leave them out")
+    if kind or protect or not is_whole:
         if n_best > 1 or scores:
             raise InputError("--n-best and --scores are for lines, and a document has one translation; leave them out")
         if json and is_whole:
@@ -86,35 +101,40 @@ def translate(
         how["protect"] = kept
         if is_whole:
             return give_texts(translator, kind or "text", text, output, how)
+        how |= {"memory": memory or [], "final": final}
         return give_file(translator, Path(text[0]), output, how, json=json)
-    how |= {"split": False} if whole_lines else {}
-    lines = translated(translator, input_chunks(text, "translated", "a sentence"), how)
+    check_lines(text, translator.about.get("source", ""))
+    given = input_chunks(lines_of(text), "translated", "a sentence", part)
+    lines = translated(translator, given, how, beside(output), done=part.lines)
     write = as_json if json else lambda line: as_text(line, n_best, scores)
-    with nullcontext(sys.stdout) if output is None else writing(output) as file:
+    with printing_to(output):
         for line in lines:
-            print(write(line), file=file, flush=output is None)
+            print(write(line), flush=output is None)
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[TextIO]:
-    """The whole file or none; but a device or a pipe is written as it is, and never replaced by a file."""
-    with new_file(path) as new, new.open("w", encoding="utf-8") as file:
-        yield file
+def lines_of(text: tuple[str, ...]) -> tuple[str, ...]:
+    """Arguments may be of several lines; a file's name is none of them."""
+    return text if is_path(text) else tuple(line for one in text for line in one.removesuffix("\n").split("\n"))
 
 
-def translated(translator: "Translator", lines: Iterable[list[str]], how: dict[str, Any]) -> "Iterator[Translated]":
-    """In chunks, with a counter on standard error for long inputs, and remarks about lines that were not plain."""
+def translated(
+    translator: "Translator", lines: Iterable[list[str]], how: dict[str, Any], remarks_file: Path | None = None,
+    *, done: int = 0,
+) -> "Iterator[Translated]":  # fmt: skip
+    """In chunks, with a counter on standard error for long inputs, and remarks about lines that were not plain; `done`
+    lines stand before them."""
     from qkv.training.display import Display
 
-    done = 0
+    remarks = Remarks(remarks_file)
     with Display(quiet=not sys.stderr.isatty()).counting("translating", None, "lines") as tick:
         for some in lines:
-            for line in translator.translate(some, **how):
+            for line in translator.translate(some, first=done, **how):
                 done += 1
                 for remark in line.remarks():
-                    print(f"line {done} {remark}", file=sys.stderr)
+                    remarks.add(f"line {done} {remark}")
                 yield line
             tick(done)
+    remarks.close()
 
 
 def as_text(line: "Translated", n_best: int, scores: bool) -> str:
@@ -130,7 +150,7 @@ def as_json(line: "Translated") -> str:
 
 def score(
     *files: Path, model: Model = Path("model"), beam: Beam = 5, alpha: float = 1.0, lowercase: Flag = False,
-    as_paper: Flag = False, confidence: Flag = False, rouge: Flag = False, whole_lines: WholeLines = False,
+    as_paper: Flag = False, confidence: Flag = False, rouge: Flag = False, no_split: NoSplit = False,
     json: Json = False, device: Device = "cpu", engine: Engine = "lean", by: str = "",
     part: OnePart = "", beside: Path | None = None,
 ) -> None:  # fmt: skip
@@ -168,7 +188,7 @@ def score(
         raise InputError("--beside is for classifiers, whose probabilities are averaged; leave it out")
     translator = load_translator(model, device, engine=engine, own_process=True)
     pairs = list(read_pairs_for(translator, files))
-    how = {"beam": beam, "alpha": alpha, **({"split": False} if whole_lines else {})}
+    how = {"beam": beam, "alpha": alpha, **({"split": False} if no_split else {})}
     texts = [line.text for line in translated(translator, chunks(pair.source for pair in pairs), how)]
     target, references = str(translator.about.get("target", "")), [pair.target for pair in pairs]
     result = measure(

@@ -15,10 +15,12 @@ from qkv.comparing.shared import Spec
 from qkv.config import Tree, merge
 from qkv.device import choose_device
 from qkv.errors import InputError
-from qkv.files import write_json
+from qkv.files import read_json, write_json
 from qkv.folder import RunFolder
 from qkv.memory import peak_memory
 from qkv.models import count_parameters
+from qkv.objectives import objective
+from qkv.objectives.together import Either
 from qkv.opening import task_in
 from qkv.tasks import Corpus, Task
 from qkv.training import Trained, train
@@ -31,7 +33,7 @@ STOPPED = 130  # the exit code of a run that was asked to stop
 def main(path: Path) -> int:
     """Train as the spec beside it says, go on where an earlier process stopped, and write result.json at the end."""
     try:
-        spec, folder = Spec(**json.loads(path.read_text(encoding="utf-8"))), path.parent
+        spec, folder = Spec(**read_json(path)), path.parent
         threads = {"training": {"threads": spec.threads}} if spec.threads else {}
         trained = train(out=folder, **merge(spec.settings, threads))
         memory = most_memory(folder / "memory.json")  # before translations add to it
@@ -53,18 +55,29 @@ def measure(spec: Spec, folder: Path, trained: Trained) -> Tree:
     loaded = folders.load(folder, device)
     task, settings = task_in(loaded), complete(spec.settings, spec.row)
     task.data = settings.data  # files are read as they were for training
-    figures: Tree = {name: trained.best[name] for name in KEPT if name in trained.best}
+    figures: Tree = {name: trained.best[name] for name in KEPT if name in trained.best and not settings.measured_by}
     figures |= {"steps": trained.steps, "minutes": trained.minutes, "threads": torch.get_num_threads()}
     figures["training_speed" if task.speed == "tokens" else "example_speed"] = training_speed(RunFolder(folder).log)
     figures["parameters"] = count_parameters(loaded.model)
     measured_on, examples = held_out(spec, task)
     how = {**spec.search, **({"by": settings.measured_by} if settings.measured_by else {})}
     found = task.evaluate(loaded, examples, workers=torch.get_num_threads(), **how)
+    found = by_objective(found, settings.measured_by) if settings.measured_by else found
     kept = found if task.score == "loss" else {name: value for name, value in found.items() if name != "loss"}
     figures |= {**kept, "measured_on": measured_on}
     if RunFolder(folder).results.exists():
-        figures["baselines"] = json.loads(RunFolder(folder).results.read_text(encoding="utf-8"))["baselines"]
+        figures["baselines"] = read_json(RunFolder(folder).results)["baselines"]
     return figures | task.timed(loaded, examples, **spec.search)
+
+
+def by_objective(found: Tree, by: str) -> Tree:
+    """Where several objectives are measured one by one, the figures of each as those of a part; `loss` is the mean."""
+    asked = objective(by)
+    if not isinstance(asked, Either):
+        return found
+    keys = [(name, key) for _, name, _ in asked.parts for key in ("loss", "accuracy")]
+    parts = {f"{name}.{key}": found[f"{name}_{key}"] for name, key in keys if f"{name}_{key}" in found}
+    return {"loss": found["loss"], **parts}
 
 
 def held_out(spec: Spec, task: Task) -> tuple[str, list[Any]]:
@@ -91,7 +104,7 @@ def training_speed(log: Path) -> float:
 
 def most_memory(path: Path) -> int | None:
     """The peak of all processes that have trained this run; one that found nothing left to train says little."""
-    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    earlier = read_json(path) if path.exists() else None
     most = max((peak for peak in (earlier, peak_memory()) if peak is not None), default=None)
     write_json(path, most)
     return most

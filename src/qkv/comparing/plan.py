@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
 from itertools import chain, product
 from pathlib import Path
@@ -14,23 +14,37 @@ import torch
 from qkv.config import Tree, merge
 from qkv.errors import InputError
 from qkv.models import MODELS
-from qkv.training.settings import complete, read_settings
+from qkv.training.settings import STAGED, complete, read_settings, task_of
 
 SHORT = {"attention": "model.attention", "position": "model.position", "model": "architecture"}
 SECTIONS = ("data", "model", "objective", "training")
 CLOSES = {"(": ")", "[": "]", "{": "}"}
 LONGEST = 100  # letters of a name that become a folder's
+LIMITS = ("steps", "epochs", "minutes")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table: a name, and the settings that differ from the recipe's."""
+    """One row of the table: a name, and the settings that differ from the recipe's. Or a stage: what is trained before
+    some rows, or before another stage, that begin with its weights."""
 
     name: str
     changes: Tree = field(default_factory=dict)
     published: str = ""  # the figures of the same row in a paper
     curve: str = ""  # of a learning curve: which one it is a point of,
     examples: int = 0  # and how many examples it learns from
+    after: str = ""  # the stage whose weights it begins with;
+    untrained: bool = False  # with this, the weights of that stage's first moment
+    against: str = ""  # the row that it is set against, seed by seed
+    note: str = ""  # a sentence for below the table
+    share: float = 0.0  # of the budget; 0 for a run with limits of its own
+    sets: Tree = field(default_factory=dict)  # settings on one of the recipe's sets alone, by its name
+    is_stage: bool = False
+
+    def on(self, part: str) -> "Row":
+        """The row as it is on one of the recipe's sets."""
+        own = dict(self.sets.get(part, {}))
+        return replace(self, after=own.pop("after", self.after), changes=merge(self.changes, own))
 
     @property
     def folder(self) -> str:
@@ -41,10 +55,9 @@ class Row:
 
 
 def read_recipe(recipe: str | Path) -> tuple[Tree, list[Row]]:
-    """A recipe's own settings, and the rows of its [[vary]] list: a name, any settings, perhaps `published`; of points
-    of learning curves, `curve` and `examples`."""
+    """A recipe's own settings, and the rows of its [[vary]] list: a name, any settings, and what else a Row has."""
     tree = read_settings(recipe)
-    if not tree.get("train"):
+    if not tree.get("train") and not tree.get("sets"):
         raise InputError(f'{recipe} names no files to train on; give it a line such as train = ["pairs.tsv"]')
     if not isinstance(tree.get("model", {}), dict):
         raise InputError(f"{recipe}: model is {tree['model']!r}; write its settings below a line [model]")
@@ -53,21 +66,37 @@ def read_recipe(recipe: str | Path) -> tuple[Tree, list[Row]]:
         raise InputError(f"{recipe}: vary is {listed!r}; write each row as a table that begins with [[vary]]")
     rows = []
     for number, entry in enumerate(listed, start=1):
-        changes = dict(entry)
-        name, published = changes.pop("name", None), changes.pop("published", "")
-        curve, examples = changes.pop("curve", ""), changes.pop("examples", 0)
+        name = entry.get("name")
         if not isinstance(name, str) or not name.strip():
             raise InputError(f'{recipe}: row {number} of [[vary]] has no name; give it one, for example name = "h=1"')
-        check_seed(changes, f"{recipe}: row {name!r}")
-        if "task" in changes:
+        row = read_row(entry, f"{recipe}: row {name!r}")
+        if "task" in row.changes:
             raise InputError(f"{recipe}: row {name!r} sets task, but rows of one table share it; make it the recipe's")
-        if not isinstance(curve, str) or type(examples) is not int or bool(curve) != (examples > 0):
-            raise InputError(
-                f"{recipe}: row {name!r} is a point of a learning curve by two keys; give both, for example "
-                'curve = "from random weights" and examples = 100, or neither'
-            )
-        rows.append(Row(name, changes, str(published), curve, examples))
+        rows.append(row)
     return tree, rows
+
+
+def read_row(entry: Tree, where: str) -> Row:
+    """What a table of [[vary]] or [stages] says: settings, and beside them what a Row calls its own."""
+    kinds: dict[str, type] = {"name": str, "published": str, "curve": str, "examples": int, "after": str,
+                              "untrained": bool, "against": str, "note": str, "share": float, "sets": dict}  # fmt: skip
+    own = {key: entry[key] for key in kinds if key in entry}
+    for key, value in own.items():
+        if type(value) is not kinds[key] and not (kinds[key] is float and type(value) is int):
+            raise InputError(f"{where}: {key} is {value!r}, but it is to be of the type {kinds[key].__name__}")
+    row = Row(**{**own, "changes": {key: value for key, value in entry.items() if key not in kinds}})
+    for changes in (row.changes, *row.sets.values()):
+        check_seed(changes, where)
+    if bool(row.curve) != (row.examples > 0):
+        raise InputError(
+            f"{where} is a point of a learning curve by two keys; give both, for example "
+            'curve = "from random weights" and examples = 100, or neither'
+        )
+    if "share" in own and not 0 < row.share <= 1:
+        raise InputError(f"{where}: share is {row.share}; give it a part of the budget: above 0, and 1 for all of it")
+    if row.untrained and not row.after:
+        raise InputError(f"{where} is untrained, and says of which stage; give it after = and the name of a stage")
+    return row
 
 
 def varied(given: Sequence[str], one_by_one: bool = False) -> list[Row]:
@@ -140,18 +169,46 @@ def check_seed(changes: Tree, where: str) -> None:
         raise InputError(f"{where} sets data.seed, but figures are averaged over seeds; give --seeds 3 instead")
 
 
-def laid_over(base: Tree, row: Row) -> tuple[Tree, list[str]]:
-    """The settings of a row; and the keys of the recipe's [model] that another architecture does not have."""
-    name, model = str(row.changes.get("architecture", "")), base.get("model", {})
+def parts(base: Tree) -> list[str]:
+    """The names of the sets that each row is run on; without sets it is one that has no name."""
+    return list(base.get("sets", {})) or [""]
+
+
+def stage(base: Tree, name: str) -> Row:
+    """A stage of a recipe. It may have the settings of another recipe, by its name, and change some."""
+    entry = dict(base["stages"][name])
+    written = read_settings(entry.pop("recipe")) if "recipe" in entry else {}
+    written = {key: value for key, value in written.items() if key not in ("published", "vary", *STAGED)}
+    return replace(read_row({**merge(written, entry), "name": name}, f"the stage {name!r}"), is_stage=True)
+
+
+def laid_over(base: Tree, row: Row, part: str = "") -> tuple[Tree, list[str]]:
+    """The settings of a row, on one of the recipe's sets, or of a stage; and the keys of the recipe's [model] that
+    another architecture does not have."""
+    under = base.get("every_stage", {}) if row.is_stage else merge(base, base.get("sets", {}).get(part, {}))
+    under, row = {key: value for key, value in under.items() if key not in STAGED}, row.on(part)
+    if row.is_stage and row.after:  # its sizes and sub-words are those of the stage before it
+        data = {key: value for key, value in under.get("data", {}).items() if key not in ("tokenizer", "vocab_size")}
+        under = {**under, "data": data, "model": {}}
+    changes = row.changes
+    if row.after and "architecture" not in {**under, **changes}:
+        before = laid_over(base, stage(base, row.after))[0].get("architecture", "")
+        changes = {**changes, **({"architecture": before} if before in task_of(under, row.name).models() else {})}
+    name, model = str(changes.get("architecture", "")), under.get("model", {})
     known = {"preset", *(setting.name for setting in fields(MODELS[name].config_class))} if name in MODELS else model
     kept = {key: value for key, value in model.items() if key in known}
-    return merge({**base, "model": kept}, row.changes), [key for key in model if key not in known]
+    tree = merge({**under, "model": kept}, changes)
+    if row.share:
+        limits = {key: tree.get("training", {}).get(key, 0) * row.share for key in LIMITS}
+        steps = max(1, round(limits["steps"])) if limits["steps"] else 0
+        tree = merge(tree, {"training": {**limits, "steps": steps}})
+    return tree, [key for key in model if key not in known]
 
 
-def problem(base: Tree, row: Row) -> str:
+def problem(base: Tree, row: Row, part: str = "") -> str:
     """Why a row cannot be built, in one sentence; nothing if it can."""
     try:
-        settings = complete(laid_over(base, row)[0], "settings")
+        settings = complete(laid_over(base, row, part)[0], "settings")
         with torch.device("meta"):  # sizes without weights
             MODELS[settings.architecture](settings.model)
     except InputError as error:
@@ -167,7 +224,7 @@ def possible(base: Tree, rows: list[Row], skip: bool) -> tuple[list[Row], dict[s
         if same is not row:
             both = f"the rows {same.name!r} and {row.name!r} would both be kept in {row.folder}"
             raise InputError(f"{both}; give one of them another name")
-    problems = {row.name: sentence for row in rows if (sentence := problem(base, row))}
+    problems = {row.name: said for row in rows for part in parts(base) if (said := problem(base, row, part))}
     if problems and not (skip and len(problems) < len(rows)):
         said = "; ".join(f"{name}: {sentence}" for name, sentence in problems.items())
         cure = "correct them" if len(problems) == len(rows) else "leave them out, or give --skip-impossible"

@@ -1,32 +1,35 @@
 """A whole comparison: what `qkv compare` and `qkv.comparing.compare` do."""
 
-import json
 import os
 import signal
 import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from rich.progress import BarColumn
 
-from qkv.comparing import plan
+from qkv.comparing import plan, stages
+from qkv.comparing.pace import Pace
+from qkv.comparing.pictures import draw
 from qkv.comparing.shared import Shared, Spec
-from qkv.comparing.table import Entry, Table, shown
+from qkv.comparing.table import Entry, Table, combined
 from qkv.comparing.workers import Worker
 from qkv.config import Tree, merge
 from qkv.decoding import Search
 from qkv.errors import InputError
-from qkv.evaluation import FIGURES, in_words
-from qkv.files import alone, write_json, write_text
-from qkv.look.charts import draw_learning, draw_points, draw_trade
+from qkv.evaluation import in_words
+from qkv.files import alone, read_json, write_json, write_text
+from qkv.tasks import TASKS
 from qkv.training.display import Display, duration
 from qkv.training.run import check_out
 from qkv.training.settings import task_of
 
 LOOK = 0.1  # seconds between looks at the processes
 STOP = signal.SIGINT if os.name == "posix" else signal.SIGTERM
+SAID = ("loss", "bleu", "accuracy", "f1", "mean")  # figures that are told when a run ends
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,13 @@ class Comparison:
 def compare(
     recipe: str | Path, *, vary: Sequence[str] = (), one_by_one: bool = False, seeds: int = 1,
     steps: int | None = None, epochs: float | None = None, minutes: float | None = None,
-    beam: int = 5, alpha: float = 1.0, jobs: int = 1, skip_impossible: bool = False,
+    text: Sequence[str | Path] = (), beam: int = 5, alpha: float = 1.0, jobs: int = 1, skip_impossible: bool = False,
     out: str | Path = "comparison", quiet: bool = False,
 ) -> Comparison:  # fmt: skip
     """Train variations of a recipe for the same budget, each with several seeds, and put their figures in one table.
 
     >>> qkv.comparing.compare("recipe.toml", vary=["position=sinusoidal,learned", "model.n_heads=1,4"], seeds=3)
+    >>> qkv.comparing.compare("papers", minutes=10, seeds=3)
 
     The same call again goes on where it stopped, and runs nothing twice.
     """
@@ -60,24 +64,46 @@ def compare(
             raise InputError(f"{name} is {number}, but at least 1 is needed; give 1 or more")
     Search(beam=beam, alpha=alpha)  # refuses what no search can do
     base, rows = plan.read_recipe(recipe)
+    base = stages.reading(base, text, str(recipe))
     rows = plan.varied(vary, one_by_one) if vary else rows
     if not rows:
         raise InputError(
             f"there is nothing to compare: {recipe} has no [[vary]] rows; give --vary position=none,learned"
         )
-    base = merge(base, {"training": budget(steps, epochs, minutes)})
-    task = task_of(base, str(recipe))
+    base, rows = stages.budgeted(base, rows, budget(steps, epochs, minutes))
+    stages.check(base, rows, str(recipe))
     rows, impossible = plan.possible(base, rows, skip_impossible)
     out, display = Path(out), Display(quiet)
     check_out(out)
     with alone(out / "compare.lock", f"another qkv is comparing into {out}; wait for it, or give a new --out"):
-        shared = Shared(base, out, display)
-        given: Tree = {"beam": beam, "alpha": alpha}
-        search = {name: given[name] for name in task.search}
-        specs = {row.name: [shared.spec(row, seed, search) for seed in range(seeds)] for row in rows}
+        shared, given = Shared(base, out, display), {"beam": beam, "alpha": alpha}
+        parts = plan.parts(base)
+        specs = {row.name: [[shared.spec(row, seed, given, part) for part in parts] for seed in range(seeds)]
+                 for row in rows}  # fmt: skip
         entries = [Entry(row, left_out=plan.laid_over(base, row)[1]) for row in different(rows, specs, display)]
-        table = Table(Path(recipe).stem, task, search, entries, impossible)
-        return Runs(out, table, specs, jobs, display).go()
+        tasks = {part: task_of(merge(base, base.get("sets", {}).get(part, {})), str(recipe)) for part in parts}
+        task = TASKS["joint"] if base.get("sets") else tasks[""]
+        table = Table(Path(recipe).stem, task, {name: given[name] for name in task.search}, entries, impossible)
+        scores = {part: kind.score for part, kind in tasks.items()}
+        return Runs(out, table, in_order(specs, entries, shared), scores, jobs, display).go()
+
+
+def in_order(specs: dict[str, list[list[Spec]]], entries: Sequence[Entry], shared: Shared) -> list[Spec]:
+    """All runs, each behind the stages that it needs. The first seed of every row comes before the second of any, so
+    that there is soon a table to look at."""
+    before = {spec.folder: spec for spec, _ in shared.stages.values()}
+    ordered: dict[str, Spec] = {}
+
+    def add(spec: Spec) -> None:
+        if spec.before:
+            add(before[spec.before])
+        ordered.setdefault(spec.folder, spec)
+
+    of_rows = [specs[entry.row.name] for entry in entries]
+    for several in zip(*of_rows, strict=True):
+        for spec in chain.from_iterable(several):
+            add(spec)
+    return [*ordered.values()]
 
 
 def budget(steps: int | None, epochs: float | None, minutes: float | None) -> Tree:
@@ -90,11 +116,11 @@ def budget(steps: int | None, epochs: float | None, minutes: float | None) -> Tr
     return {"steps": 0, "epochs": 0.0, "minutes": 0.0, "patience": 0} | {k: v for k, v in given.items() if v}
 
 
-def different(rows: list[plan.Row], specs: dict[str, list[Spec]], display: Display) -> list[plan.Row]:
+def different(rows: list[plan.Row], specs: dict[str, list[list[Spec]]], display: Display) -> list[plan.Row]:
     """Rows without those whose settings are those of an earlier one."""
-    first: dict[str, plan.Row] = {}
+    first: dict[tuple[str, ...], plan.Row] = {}
     for row in rows:
-        same = first.setdefault(specs[row.name][0].digest, row)
+        same = first.setdefault(tuple(spec.digest for spec in specs[row.name][0]), row)
         if same is not row:
             display.say(f"{row.name} is the same as {same.name}: it is run once")
     return list(first.values())
@@ -102,20 +128,30 @@ def different(rows: list[plan.Row], specs: dict[str, list[Spec]], display: Displ
 
 def read(path: Path) -> Tree:
     """What a process left there; nothing if it left none."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return read_json(path) if path.exists() else {}
+
+
+def named(spec: Spec) -> str:
+    """A run for people: "BERT on sst2, seed 1"."""
+    return f"{'stage ' * spec.is_stage}{spec.row}{f' on {spec.part}' if spec.part else ''}, seed {spec.seed}"
 
 
 class Runs:
     """The runs that are still to be done, `jobs` at a time, and the table, which is written anew after each."""
 
-    def __init__(self, out: Path, table: Table, specs: dict[str, list[Spec]], jobs: int, display: Display) -> None:
-        self.out, self.table, self.jobs, self.display, self.place = out, table, jobs, display, out / "runs"
+    def __init__(
+        self, out: Path, table: Table, specs: list[Spec], scores: dict[str, str], jobs: int, display: Display
+    ) -> None:
+        self.out, self.table, self.jobs, self.display = out, table, jobs, display
         self.entries = {entry.row.name: entry for entry in table.entries}
-        # The first seed of every row comes before the second of any, so that there is soon a table to look at.
-        of_rows = [specs[name] for name in self.entries]
-        self.todo = deque(spec for several in zip(*of_rows, strict=True) for spec in several if not self.finished(spec))
+        self.scores = scores  # the figure of each set
+        self.specs = {spec.folder: spec for spec in specs}
+        self.results: dict[str, Tree] = {}  # by folder; and why others failed
+        self.failures: dict[str, str] = {}
+        self.pace = Pace(jobs)
+        self.todo = deque(spec for spec in specs if not self.finished(spec))
         self.running: list[Worker] = []
-        self.total, self.done, self.began = len(self.todo), 0, time.monotonic()
+        self.total, self.done, self.told = len(self.todo), 0, False
 
     def go(self) -> Comparison:
         self.display.say(self.count())
@@ -126,7 +162,7 @@ class Runs:
             self.display.say(f"stopped, all saved; {self.count()}. The same command goes on from here")
             return Comparison(self.out, self.table, interrupted=True)
         try:
-            self.draw()
+            draw(self.table, self.out)
         except InputError as error:
             self.display.say(f"no picture: {error}")
         return Comparison(self.out, self.table)
@@ -137,18 +173,31 @@ class Runs:
         with self.display.bar(*columns, total=self.total) as update:
             try:
                 while self.todo or self.running:
-                    while self.todo and len(self.running) < self.jobs:
-                        spec = replace(self.todo.popleft(), threads=1 if self.jobs > 1 else 0)
-                        self.running.append(Worker.start(spec, self.place / spec.folder))
+                    while len(self.running) < self.jobs and (spec := self.next()):
+                        spec = replace(spec, threads=1 if self.jobs > 1 else 0)
+                        self.running.append(Worker.start(spec, self.out / spec.folder))
                     time.sleep(LOOK)
                     for worker in [worker for worker in self.running if worker.process.poll() is not None]:
                         self.running.remove(worker)
-                        self.done += 1
-                        self.ended(worker.spec, worker.failure())
+                        self.ended(worker.spec, worker.failure(), worker.whole)
+                    if not self.told and (left := self.left()):
+                        self.told = True
+                        self.display.say(f"at the pace of the first steps, all of it takes about {left}")
                     if update:
                         update(completed=self.done, description=self.line())
             finally:
                 self.stop()
+
+    def next(self) -> Spec | None:
+        """The first run that has all it begins with; one whose stage failed fails with it."""
+        for spec in list(self.todo):
+            if spec.before in self.failures:
+                self.todo.remove(spec)
+                self.ended(spec, f"the stage {self.specs[spec.before].row} before it failed")
+            elif not spec.before or spec.before in self.results:
+                self.todo.remove(spec)
+                return spec
+        return None
 
     def stop(self) -> None:
         """Let what runs save itself and end; a second Ctrl-C does not wait for it."""
@@ -163,64 +212,72 @@ class Runs:
 
     def finished(self, spec: Spec) -> bool:
         """Is the result of this very spec there? Then it is taken; a folder of another one is refused."""
-        entry, folder = self.entries[spec.row], self.place / spec.folder
+        folder = self.out / spec.folder
         result, begun = (read(folder / name) for name in ("result.json", "spec.json"))
+        if not spec.is_stage:
+            self.entries[spec.row].waiting += 1
         if result and result["digest"] == spec.digest:
-            entry.results.append(result)
+            self.pace.add(spec, result["minutes"] * 60)
+            self.take(spec, result)
             return True
         if begun and begun["digest"] != spec.digest:
             raise InputError(f"{folder} is of other settings or other data than are asked for now; give a new --out")
-        entry.waiting += 1
         return False
 
-    def ended(self, spec: Spec, failure: str) -> None:
+    def take(self, spec: Spec, result: Tree) -> None:
+        """A result goes into the table; where there are several sets, once there are those of all."""
+        self.results[spec.folder] = result
+        if spec.is_stage:
+            return
         entry = self.entries[spec.row]
         entry.waiting -= 1
+        entry.of_sets.setdefault(spec.seed, {})[spec.part] = {**result, **self.beforehand(spec)}
+        several = entry.of_sets[spec.seed]
+        if len(several) == len(self.scores):
+            entry.results.append(several[""] if "" in several else combined(several, self.scores))
+
+    def beforehand(self, spec: Spec) -> Tree:
+        """What the stages before a run took."""
+        found, name = {"stage_steps": 0, "stage_minutes": 0.0}, spec.before
+        while name:
+            found["stage_steps"] += self.results[name]["steps"]
+            found["stage_minutes"] += self.results[name]["minutes"]
+            name = self.specs[name].before
+        return found if spec.before else {}
+
+    def ended(self, spec: Spec, failure: str, seconds: float = 0.0) -> None:
+        self.done += 1
         if failure:
-            entry.failed[spec.seed] = failure
-            said = f"failed: {failure} (see {self.place / spec.folder / 'log.txt'})"
+            self.failures[spec.folder] = failure
+            if not spec.is_stage:
+                self.entries[spec.row].waiting -= 1
+                self.entries[spec.row].failed[spec.seed] = failure
+            said = f"failed: {failure} (see {self.out / spec.folder / 'log.txt'})"
         else:
-            result = read(self.place / spec.folder / "result.json")
-            entry.results.append(result)
-            names = ("loss", "bleu", "accuracy", "mean")
-            said = in_words({name: result[name] for name in names if name in result})
-        self.display.say(f"{spec.row}, seed {spec.seed}: {said}")
+            result = read(self.out / spec.folder / "result.json")
+            self.pace.add(spec, seconds)
+            self.take(spec, result)
+            said = in_words({name: result[name] for name in SAID if name in result})
+        left = f"; about {left} left" if (left := self.left()) else ""
+        self.display.say(f"{named(spec)}: {said}{left}")
         self.write()
 
     # -- telling -------------------------------------------------------------------------------------------------
 
+    def left(self) -> str:
+        """How long it takes if what remains goes as what was done; nothing while nobody knows."""
+        seconds = self.pace.left(self.running, self.todo)
+        return duration(seconds) if seconds else ""
+
     def line(self) -> str:
-        """Which runs are at hand and how far they are; how long it takes if what remains goes as what was done."""
-        now = ", ".join(f"{w.spec.row} (seed {w.spec.seed}): {w.fraction:.0%}" for w in self.running)
-        begun = sum(worker.began_at for worker in self.running)
-        made = self.done + sum(worker.fraction for worker in self.running) - begun
-        if made <= 0.02:
-            return now
-        left = (time.monotonic() - self.began) * (self.total - begun - made) / made
-        return f"{now}; about {duration(left)} left"
+        """Which runs are at hand and how far they are."""
+        now = ", ".join(f"{named(worker.spec)}: {worker.fraction:.0%}" for worker in self.running)
+        return f"{now}; about {left} left" if (left := self.left()) else now
 
     def count(self) -> str:
-        done = sum(len(entry.results) for entry in self.table.entries)
-        failed = sum(len(entry.failed) for entry in self.table.entries)
-        total = done + failed + sum(entry.waiting for entry in self.table.entries)
-        return f"{done} of {total} runs are done" + (f", {failed} failed" if failed else "")
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"{len(self.results)} of {len(self.specs)} runs are done{failed}"
 
     def write(self) -> None:
         write_text(self.out / "table.md", self.table.markdown())
         write_json(self.out / "table.json", self.table.tree())
-
-    def draw(self) -> None:
-        entries = [entry for entry in self.table.sorted() if entry.results]
-        names = [entry.row.name for entry in entries]
-        panels = {}
-        for name in self.table.figures():
-            known = shown(name)
-            title = known.title + (f" ({known.after.strip()})" if known.after else "")
-            panels[title] = [[value / known.unit for value in entry.values(name)] for entry in entries]
-        draw_points(names, panels, self.out / "table.png")
-        if learned := self.table.learning():
-            of = FIGURES[self.table.task.score]
-            draw_learning(learned, f"{of.title}{of.after}", self.out / "curve.png")
-        if {"bleu", "decoding_speed"} <= set(self.table.figures()):
-            speed, score = FIGURES["decoding_speed"].title, FIGURES["bleu"].title
-            draw_trade(names, {speed: panels[speed]}, {score: panels[score]}, self.out / "speed.png")

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qkv.comparing.plan import Row
@@ -11,6 +11,8 @@ from qkv.evaluation import FIGURES, Figure, better, figure, is_of_part
 from qkv.tasks import Task
 
 BEHIND = "{} behind the best, seed by seed"
+OVER = "{} over its counterpart, seed by seed"
+MOST = ("parameters", "stage_steps", "stage_minutes", "peak_memory")  # what is the most of several runs
 MOST_FLIPS = 16  # seeds of which all signs are tried
 
 
@@ -23,6 +25,7 @@ class Entry:
     failed: dict[int, str] = field(default_factory=dict)  # seed -> why
     waiting: int = 0
     left_out: list[str] = field(default_factory=list)  # settings of the recipe that its architecture does not have
+    of_sets: dict[int, dict[str, Tree]] = field(default_factory=dict)  # by seed and set, what `results` are made of
 
     def values(self, name: str) -> list[float]:
         return [result[name] for result in self.results if result.get(name) is not None]
@@ -37,19 +40,26 @@ class Entry:
         return statistics.stdev(values) if len(values) > 1 else None
 
     def behind(self, best: "Entry", name: str) -> str:
-        """How much less this row has than the best one with the same seeds: mean and spread, in how many seeds, and how
-        probable as much would be if either row could have been the other."""
+        """How much less this row has than the best one."""
+        return "" if self is best else best.over(self, name)
+
+    def over(self, other: "Entry", name: str) -> str:
+        """How much more this row has than another with the same seeds: mean and spread, in how many seeds, and how
+        probable as much would be if either row could have been the other; nothing of one seed."""
+        more = self.differences(other, name)
+        if len(more) < 2:
+            return ""
+        figure, seen = FIGURES[name], sum(one > 0 for one in more)
+        mean, spread = figure.text(statistics.fmean(more)), figure.text(statistics.stdev(more))
+        return f"{mean} ± {spread}, {seen} of {len(more)}, p = {by_sign_flips(more):.2f}"
+
+    def differences(self, other: "Entry", name: str) -> list[float]:
+        """How much more this row has than another, for each seed that both have."""
         mine, theirs = (
             {result["seed"]: float(result[name]) for result in entry.results if result.get(name) is not None}
-            for entry in (self, best)
+            for entry in (self, other)
         )
-        seeds = [seed for seed in mine if seed in theirs]
-        if self is best or len(seeds) < 2:
-            return ""
-        less = [better(name, theirs[seed]) - better(name, mine[seed]) for seed in seeds]
-        figure, seen = FIGURES[name], sum(one > 0 for one in less)
-        mean, spread = figure.text(statistics.fmean(less)), figure.text(statistics.stdev(less))
-        return f"{mean} ± {spread}, {seen} of {len(seeds)}, p = {by_sign_flips(less):.2f}"
+        return [better(name, mine[seed]) - better(name, theirs[seed]) for seed in theirs if seed in mine]
 
     def cell(self, name: str) -> str:
         mean, spread, known = self.mean(name), self.spread(name), shown(name)
@@ -64,6 +74,20 @@ def shown(name: str) -> Figure:
     known = figure(name)
     assert known
     return known
+
+
+def combined(of_sets: Mapping[str, Tree], scores: Mapping[str, str]) -> Tree:
+    """What one row comes to on several sets with one seed: the score of each under its name, and their mean; and the
+    baselines of each set under their own names."""
+    parts = {f"{name}.{scores[name]}": result[scores[name]] for name, result in of_sets.items()}
+    simple: dict[str, Tree] = {}
+    for name, result in of_sets.items():
+        for baseline, value in result.get("baselines", {}).items():
+            simple.setdefault(baseline, {})[f"{name}.{scores[name]}"] = value
+    first, *_ = of_sets.values()
+    most = {key: max(result[key] for result in of_sets.values()) for key in MOST if first.get(key) is not None}
+    found = {**most, "mean": statistics.fmean(parts.values()), **parts, "simple": simple}
+    return {"seed": first["seed"], "threads": first["threads"], "measured_on": first["measured_on"], **found}
 
 
 def by_sign_flips(differences: Sequence[float]) -> float:
@@ -92,13 +116,23 @@ class Table:
             mean = entry.mean(self.task.score)
             return math.inf if mean is None else -better(self.task.score, mean)
 
-        return sorted(self.entries, key=key)
+        return sorted([*self.entries, *self.simple], key=key)
+
+    @property
+    def simple(self) -> list[Entry]:
+        """What is simple, and has to be beaten, as rows of their own where there are several sets."""
+        found: dict[str, dict[int, Tree]] = {}
+        for result in [result for entry in self.entries for result in entry.results]:
+            for name, figures in result.get("simple", {}).items():
+                found.setdefault(name, {})[result["seed"]] = {"seed": result["seed"], **figures}
+        return [Entry(Row(f"baseline: {name}"), [*by_seed.values()]) for name, by_seed in found.items()]
 
     def figures(self) -> list[str]:
         """The figures that any run has; before there is one, those that its task will have."""
         names = [name for name in FIGURES if any(entry.values(name) for entry in self.entries)]
         found = dict.fromkeys(name for entry in self.entries for result in entry.results for name in result)
-        names += [name for name in found if is_of_part(name)]
+        after = names.index(self.task.score) + 1 if self.task.score in names else len(names)
+        names[after:after] = [name for name in found if is_of_part(name)]
         return names or [name for name in FIGURES if name in ("parameters", *self.task.figures, "peak_memory")]
 
     def learning(self) -> dict[str, dict[int, list[float]]]:
@@ -113,7 +147,18 @@ class Table:
     def header(self) -> list[str]:
         published = ["published"] if any(entry.row.published for entry in self.entries) else []
         paired = [BEHIND.format(FIGURES[self.task.score].title)] if self.are_paired else []
-        return ["row", *(shown(name).title for name in self.figures()), *paired, *published]
+        over = [OVER.format(FIGURES[self.task.score].title)] * bool(self.over())
+        return ["row", *(shown(name).title for name in self.figures()), *over, *paired, *published]
+
+    def over(self) -> dict[str, str]:
+        """Of rows that are set against another one: how much more they have."""
+        pairs = self.pairs().values()
+        return {one.row.name: said for one, other in pairs if (said := one.over(other, self.task.score))}
+
+    def pairs(self) -> dict[str, tuple[Entry, Entry]]:
+        """Rows that are set against another one, and that one."""
+        entries = {entry.row.name: entry for entry in self.entries}
+        return {name: (one, entries[one.row.against]) for name, one in entries.items() if one.row.against in entries}
 
     @property
     def are_paired(self) -> bool:
@@ -122,10 +167,12 @@ class Table:
         return any(entry.behind(ranked[0], self.task.score) for entry in ranked)
 
     def cells(self) -> list[list[str]]:
-        names, has_published, rows = self.figures(), self.header()[-1] == "published", []
+        names, has_published, over, rows = self.figures(), self.header()[-1] == "published", self.over(), []
         for entry in (ranked := self.sorted()):
             paired = [entry.behind(ranked[0], self.task.score)] * self.are_paired
-            rows.append([entry.row.name, *map(entry.cell, names), *paired, *[entry.row.published] * has_published])
+            more = [over.get(entry.row.name, "")] * bool(over)
+            told = [*more, *paired, *[entry.row.published] * has_published]
+            rows.append([entry.row.name, *map(entry.cell, names), *told])
             if not entry.results:
                 rows[-1][1] = "failed" if entry.failed else "waiting"
         return rows
@@ -141,12 +188,18 @@ class Table:
         for signature, where in sorted({(r["bleu_signature"], r["measured_on"]) for r in results if "bleu" in r}):
             how = ", ".join(f"{key} {value}" for key, value in self.search.items())
             notes.append(f"BLEU of the {where}, {how}: {signature}")
-        title, places = FIGURES[self.task.score].title, {r["measured_on"] for r in results if "baselines" in r}
+        title = FIGURES[self.task.score].title
+        places = {r["measured_on"] for r in results if {"baselines", "simple"} & r.keys()}
         notes += [f"{title} of the {where}" for where in sorted(places)] + self.baselines(results)
         threads = sorted({result["threads"] for result in results})
         if len(threads) > 1:
             notes.append(f"runs had {' or '.join(map(str, threads))} threads: do not compare their speeds")
+        if over := self.over():
+            pairs = self.pairs()
+            notes.append("counterparts: " + "; ".join(f"of {name}, {pairs[name][1].row.name}" for name in over))
         for entry in self.entries:
+            if entry.row.note:
+                notes.append(f"{entry.row.name}: {entry.row.note}")
             if entry.left_out:
                 notes.append(f"{entry.row.name}: this architecture has no {', '.join(entry.left_out)}")
             notes += [f"{entry.row.name}, seed {seed}: failed: {why}" for seed, why in entry.failed.items()]

@@ -14,6 +14,7 @@ import tokenizers
 from tokenizers import models
 
 from qkv.errors import InputError
+from qkv.files import read_json, read_text
 from qkv.text.adopted import Adopted, kind_of
 from qkv.text.kinds import SPECIALS, UNK, ByteBPE, Tree, WordPiece, added_tokens, make_frame, numbered
 from qkv.text.tokenizer import Tokenizer
@@ -79,8 +80,8 @@ def read_settings(folder: Path) -> Tree:
 def read_table(path: Path) -> Tree:
     """A table in JSON; nothing where there is no such file."""
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-    except (OSError, ValueError, TypeError, RecursionError):
+        return dict(read_json(path)) if path.exists() else {}
+    except (OSError, ValueError, TypeError):
         raise InputError(f"{path} is damaged: it is not a table in JSON; copy it again") from None
 
 
@@ -100,7 +101,7 @@ def read(folder: Path, settings: Tree) -> tuple[Tree, tokenizers.Tokenizer, Path
         )
     try:
         if path.name == "tokenizer.json":
-            tree = json.loads(path.read_bytes().decode())
+            tree = read_json(path)
         else:
             tree = (
                 word_pieces(path, settings)
@@ -115,7 +116,7 @@ def read(folder: Path, settings: Tree) -> tuple[Tree, tokenizers.Tokenizer, Path
 
 def word_pieces(path: Path, settings: Tree) -> Tree:
     """BERT's: a token in each line."""
-    words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    words = read_text(path).removesuffix("\n").split("\n")
     unk = settings.get("unk_token", "[UNK]")
     model = {"type": "WordPiece", "unk_token": unk, "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
     return {**WordPiece().frame, "model": {**model, "vocab": numbered(words)}}
@@ -138,7 +139,7 @@ def begins(folder: Path) -> bool:
     settings, path = read_settings(folder), folder / "tokenizer.json"
     if "add_bos_token" in settings or not path.exists():
         return settings.get("add_bos_token") is True
-    last = json.loads(path.read_bytes().decode()).get("post_processor") or {}
+    last = read_json(path).get("post_processor") or {}
     steps = [step for step in last.get("processors", [last]) if step.get("type") == "TemplateProcessing"]
     return any("SpecialToken" in step["single"][0] for step in steps if step["single"])
 

@@ -1,6 +1,5 @@
 """Our model in another format: written beside its place, checked by whoever asked, and only then put there."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from qkv.convert.onnx_reader import write_reader
 from qkv.convert.plain import check_backbone, check_plain
 from qkv.errors import InputError, nearest
 from qkv.files import digest as file_digest
-from qkv.files import replacing, write_json
+from qkv.files import read_json, replacing, write_json
 from qkv.models import Model, Transformer
 from qkv.text.tokenizer import Tokenizer
 
@@ -80,7 +79,7 @@ def mark(folder: Path) -> dict[str, Any] | None:
 def read_note(path: Path) -> dict[str, Any]:
     """A JSON object that qkv left for itself; nothing, if it is not there or damaged."""
     try:
-        noted = json.loads(path.read_text(encoding="utf-8"))
+        noted = read_json(path)
     except (OSError, ValueError):
         return {}
     return noted if isinstance(noted, dict) else {}

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,11 @@ class HeadNames:
     options: Mapping[str, Any] = field(default_factory=dict)  # of our head, beside those that the family has
 
 
+def plainly(name: str, options: Tree) -> Tree | None:
+    """Full attention needs no setting of theirs but its dropout."""
+    return {} if name == "scaled_dot" and options.keys() <= {"dropout"} else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """One `model_type` of theirs."""
@@ -64,6 +69,8 @@ class Family:
     must: Mapping[str, Any] = field(default_factory=dict)  # settings that can be no others, and their usual values
     given: Mapping[str, Any] = field(default_factory=dict)  # settings of ours that theirs do not have
     activations: Mapping[str, str] = field(default_factory=lambda: ACTIVATIONS)
+    attends: Callable[[Tree, Tree], tuple[str, Tree]] = lambda tree, options: ("scaled_dot", options)  # and what of
+    attended: Callable[[str, Tree], Tree | None] = plainly  # theirs holds an attention of ours, None if nothing does
     head_options: Mapping[str, Any] = field(default_factory=dict)  # of a head over the whole text
     after_padding: bool = False  # whether positions are counted from the id of the padding on
     pads_left: bool = False  # whether texts end with the token that stands for them, padding before
@@ -177,7 +184,7 @@ def find_part(family: Family, tree: Tree, theirs: Tensors) -> HeadNames | None:
     wanted = family.parts.get(own)
     if wanted and own != "Model":
         if own.endswith("Classification") and is_number(tree):
-            return HeadNames("similarity", "number", "number", wanted.names)
+            return replace(wanted, task="similarity", head="number", kind="number")
         return wanted
     found = [family.parts[name] for name in ("ForPreTraining", "Model") if name in family.parts]
     return next((part for part in found if all(any(fits(one, name) for name in theirs) for one, _ in part.names)), None)
@@ -249,7 +256,7 @@ def our_settings(family: Family, tree: Tree, where: str) -> Tree:
         raise InputError(f"{where}: the activation {activation!r} is unknown to qkv; {hint}")
     ours["activation"] = family.activations[activation]
     dropout = ours.pop("attention")
-    ours["attention"] = to_call("scaled_dot", {"dropout": dropout} if dropout else {})
+    ours["attention"] = to_call(*family.attends(tree, {"dropout": dropout} if dropout else {}))
     if "position" in ours:  # the base of rotary ones
         base = float(ours["position"])
         ours["position"] = to_call("rotary", {"base": base} if base != 10000 else {})

@@ -1,14 +1,15 @@
 """Our models of a family as transformers opens them: config.json, model.safetensors and a tokenizer with its frame."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 
-from qkv.config import Tree, parse_call
-from qkv.convert.families.bert import BERT, DISTILBERT, ERNIE2, ROBERTA
+from qkv.config import Tree, parse_call, split_calls
+from qkv.convert.families.bert import BERT, BIG_BIRD, DISTILBERT, ERNIE2, ROBERTA
 from qkv.convert.families.gpt import GPT, GPT2
 from qkv.convert.families.llama import LLAMA
 from qkv.convert.families.xlnet import XLNET
@@ -36,10 +37,16 @@ NO_FRAME, BEGIN = Frame((), (), ()), Frame(("<s>",), (), ())
 
 
 def family_of(model: Model) -> Family | None:
-    """The family that can hold a model; a BERT without segments is a DistilBERT."""
+    """The family that can hold a model; a BERT without segments is a DistilBERT, one that reads blocks a BigBird."""
     backbone = model.backbone if isinstance(model, Headed) else model
     families = [each for each in (BERT, ROBERTA, ERNIE2, GPT, GPT2, LLAMA, XLNET) if type(backbone) is each.model]
-    return DISTILBERT if families == [BERT] and not backbone.config.segments else families[0] if families else None
+    if families == [BERT]:
+        is_sparse = parse_call(backbone.config.attention_of("encoder"))[0] == "bigbird"
+        texts = model.head_texts.values() if isinstance(model, Headed) else ()
+        if is_sparse or any(parse_call(text)[1].get("activation") == "gelu_tanh" for text in texts):
+            return BIG_BIRD
+        return BERT if backbone.config.segments else DISTILBERT
+    return families[0] if families else None
 
 
 def write_family(out: Path, model: Model, tokenizer: Tokenizer, about: Mapping[str, Any], family: Family) -> None:
@@ -76,7 +83,7 @@ def write_family(out: Path, model: Model, tokenizer: Tokenizer, about: Mapping[s
 def check(backbone: Backbone, family: Family) -> None:
     """Refuse a model with something that theirs do not have."""
     c = backbone.config
-    attention, options = parse_call(c.attention)
+    attention, options = parse_call(c.attention) if len(split_calls(c.attention)) == 1 else ("several", {})
     position, how = parse_call(c.position)
     usual = {name: one.default for name, one in type(c).__dataclass_fields__.items()}
     is_usual = c.position == usual["position"] or (position == usual["position"] and how.keys() <= {"base"})
@@ -84,7 +91,7 @@ def check(backbone: Backbone, family: Family) -> None:
     inner = c.inner_width == 4 * c.d_model or "d_ff" not in family.given
     others = [key for key, value in family.given.items() if key != "d_ff" and getattr(c, key) != value]
     for setting, holds in (
-        (f"attention={c.attention!r}", attention == "scaled_dot" and options.keys() <= {"dropout"}),
+        (f"attention={c.attention!r}", family.attended(attention, options) is not None),
         (f"position={c.position!r}", is_usual),
         (f"d_k={c.d_k}", c.head_width * c.n_heads == c.d_model),
         (f"d_ff={c.d_ff}", inner),
@@ -119,14 +126,15 @@ def their_class(model: Model, family: Family) -> tuple[str, HeadNames | None]:
     name, text = next(iter(heads.items()))
     kind, options = parse_call(text)
     usual = {"n": options.get("n"), "dropout": options.get("dropout"), "pool": "last"}
-    wanted: Mapping[str, Any] = family.head_options if kind in POOLED else {}
-    fits = len(heads) == 1 and dict(options.items() - usual.items()) == wanted
     for end, part in family.parts.items():
-        if fits and part.kind == kind and part.head == name:
-            is_pair = end == "ForPreTraining" and not predicts
-            return "ForNextSentencePrediction" if is_pair else end, part
-        if fits and name == kind == "number" and end == "ForSequenceClassification":
-            return end, HeadNames("similarity", name, kind, part.names)
+        wanted: Tree = {**family.head_options, **part.options} if kind in POOLED else {}
+        wanted.pop("dropout", None)
+        if len(heads) > 1 or dict(options.items() - usual.items()) != wanted or (end in PREDICTING and not predicts):
+            continue
+        if part.kind == kind and part.head == name:
+            return end, part
+        if name == kind == "number" and end == "ForSequenceClassification":
+            return end, replace(part, task="similarity", head=name, kind=kind)
     raise InputError(
         f"transformers has no {family.model_type} class with {', '.join(heads.values())} on it; use it with qkv itself"
     )
@@ -147,7 +155,7 @@ def their_settings(c: Any, family: Family) -> Tree:
         elif ours == "max_length":
             value += family.first(PAD)
         theirs[key] = value
-    return theirs
+    return theirs | (family.attended(*parse_call(c.attention)) or {})
 
 
 def labels(part: HeadNames | None, about: Mapping[str, Any], c: Any) -> Tree:

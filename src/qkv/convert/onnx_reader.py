@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from qkv.convert.onnx import save
 from qkv.convert.plain import HEADLESS, need
+from qkv.errors import InputError
 from qkv.files import write_json
 from qkv.layers import Projection
 from qkv.models import Backbone, Headed, Model
@@ -55,6 +56,10 @@ class OnnxReader(nn.Module):
 def write_reader(out: Path, model: Model, tokenizer: Tokenizer, about: Mapping[str, Any]) -> None:
     """Into an empty folder: the graph, tokenizer.json, and what is put around a text."""
     need("onnx", "qkv[onnx]")
+    if getattr(model.config, "entities", []):
+        raise InputError(
+            "onnx cannot hold a model that looks names up in its texts (ernie_thu); use it with qkv itself"
+        )
     reader = OnnxReader(copy.deepcopy(model).cpu().eval(), str(about.get("task", "")))
     ids = torch.tensor([[4, 5, 6, EOS], [6, EOS, PAD, PAD]])
     given = (ids, torch.zeros_like(ids)) if reader.has_segments else (ids,)

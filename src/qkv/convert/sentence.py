@@ -1,11 +1,11 @@
 """Folders of sentence-transformers: modules.json says how the states of a text become one vector."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from qkv.config import Tree
 from qkv.errors import InputError
+from qkv.files import read_json as parsed
 
 # Their switch in 1_Pooling/config.json and our name.
 POOLS = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "last"}
@@ -43,8 +43,8 @@ def pool_in(path: Path) -> str:
 
 def read_json(path: Path, kind: type) -> Any:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = parsed(path)
+    except (OSError, ValueError):
         found = None
     if not isinstance(found, kind):
         raise InputError(f"{path} is damaged or missing; copy the whole model folder again")

@@ -1,6 +1,6 @@
 """Ids -> batches for training: rows that are mapped, not loaded; buckets of like length, windows of running text."""
 
-from qkv.data.batches import START, Batch, Mixture, Place, RowsOfPart, Stream, generator
+from qkv.data.batches import START, Batch, Mixture, Place, RowsOfPart, Stream, generator, seeds
 from qkv.data.buckets import Buckets
 from qkv.data.rows import Row, Rows, RowsInMemory, RowsOnDisk, RunningText, Shard, Written, each_row, write_rows
 from qkv.data.windows import Windows

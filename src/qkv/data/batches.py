@@ -1,9 +1,10 @@
 """What training reads: batches of rows, without end, the same for the same seed wherever one begins."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -41,12 +42,14 @@ class Place:
 
 
 START = Place()
+Make = Callable[[], Batch]  # a batch that is made when it is called for
 
 
 class Stream(ABC):
     """Batches without end, from any place on: Buckets, Windows, and Mixture of any streams."""
 
     of: ClassVar[str]  # what its batches are of, for people
+    carry: bool = False  # whether a batch goes on from the one before it
 
     @abstractmethod
     def count(self, epoch: int) -> int:
@@ -57,25 +60,38 @@ class Stream(ABC):
         """The batch with the most padded tokens: try it first, to run out of memory early or not at all."""
 
     @abstractmethod
-    def epoch(self, epoch: int, skip: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int, skip: int) -> Iterator[Make]:
         """The batches of an epoch but for the first `skip`."""
 
     @abstractmethod
     def in_order(self) -> Iterator[Batch]:
         """Everything once, always the same: for validation."""
 
-    def stream(self, place: Place = START) -> Iterator[tuple[Batch, Place]]:
-        """All batches from `place` on, without end; with each, the place to go on from after it."""
+    def after(self, place: Place, batches: int) -> Place:
+        """The place to go on from when so many batches more have been read."""
+        epoch, done = place.epoch, place.batch + batches
+        while done >= (last := self.count(epoch)):
+            epoch, done = epoch + 1, done - last
+        return Place(epoch, done)
+
+    def stream(self, place: Place = START, *, first: int = 0, every: int = 1) -> Iterator[tuple[Batch, Place]]:
+        """All batches from `place` on, without end; with each, the place to go on from after it.
+
+        Or only each `every`th of them, beginning with the one numbered `first`: the share of one of several processes.
+        The others are not made.
+        """
         epoch, done, last = place.epoch, place.batch, self.count(max(place.epoch, 0))
         if epoch < 0 or not 0 <= done < last:
             raise InputError(
                 f"{place} is not in this {self.of}, whose epochs have {last} batches; "
                 "resume with the same data and settings, or begin anew"
             )
+        passed = 0
         while True:
-            for batch in self.epoch(epoch, done):
-                done += 1
-                yield replace(batch, epoch=epoch), Place(epoch, done) if done < last else Place(epoch + 1, 0)
+            for make in self.epoch(epoch, done):
+                done, passed = done + 1, passed + 1
+                if (passed - 1) % every == first:
+                    yield replace(make(), epoch=epoch), Place(epoch, done) if done < last else Place(epoch + 1, 0)
             epoch, done = epoch + 1, 0
             last = self.count(epoch)
 
@@ -93,7 +109,7 @@ class Mixture(Stream):
             raise InputError("a mixture of no parts was asked for; give at least one")
         if seed < 0:
             raise InputError(f"a seed of {seed} was given; give 0 or more")
-        self.streams, self.seed = list(streams), seed
+        self.streams, self.seed, self.carry = list(streams), seed, any(stream.carry for stream in streams)
         for number, stream in enumerate(streams, start=1):
             if stream.count(0) < 1:
                 raise InputError(f"part {number} of the mixture has no batch; give it examples, or leave it out")
@@ -105,16 +121,20 @@ class Mixture(Stream):
         largest = [replace(stream.largest(), part=part) for part, stream in enumerate(self.streams)]
         return max(largest, key=lambda batch: sum(ids.numel() for ids in batch.columns))
 
-    def epoch(self, epoch: int, skip: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int, skip: int) -> Iterator[Make]:
         counts = [stream.count(epoch) for stream in self.streams]
         turns = np.random.default_rng([self.seed, epoch]).permutation(np.repeat(np.arange(len(counts)), counts))
         parts = [stream.epoch(epoch, int((turns[:skip] == part).sum())) for part, stream in enumerate(self.streams)]
         for part in turns[skip:].tolist():
-            yield replace(next(parts[part]), part=part)
+            yield partial(made, next(parts[part]), part=part)
 
     def in_order(self) -> Iterator[Batch]:
         for part, stream in enumerate(self.streams):
             yield from (replace(batch, part=part) for batch in stream.in_order())
+
+
+def made(make: Make, **changes: Any) -> Batch:
+    return replace(make(), **changes)
 
 
 class RowsOfPart:
@@ -135,10 +155,16 @@ class RowsOfPart:
         return Shard(whole.ids, *(column[places, : self.columns] for column in (whole.starts, whole.lengths)))
 
 
+def seeds(seed: int, place: Place) -> tuple[int, int]:
+    """The randomness of one batch, of the objective and of the model: it depends on the seed and the place alone, so
+    that it comes again on resume, and whichever process computes the batch."""
+    drawn = np.random.SeedSequence([seed, place.epoch, place.batch]).generate_state(2, np.uint64) >> np.uint64(1)
+    return int(drawn[0]), int(drawn[1])
+
+
 def generator(seed: int, place: Place) -> torch.Generator:
-    """The randomness of one batch: it depends on the seed and the place alone, so that it comes again on resume."""
-    drawn = np.random.SeedSequence([seed, place.epoch, place.batch]).generate_state(1, np.uint64)[0]
-    return torch.Generator().manual_seed(int(drawn >> np.uint64(1)))
+    """What an objective draws from for a batch."""
+    return torch.Generator().manual_seed(seeds(seed, place)[0])
 
 
 def collate(shard: Shard, number: int, rows: Ints) -> Batch:

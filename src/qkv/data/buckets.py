@@ -1,11 +1,12 @@
 """Rows -> batches: rows of like length under a token budget, every row once an epoch, resumed at any place."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
-from qkv.data.batches import Batch, Stream, collate
+from qkv.data.batches import Batch, Make, Stream, collate
 from qkv.data.rows import Ints, Rows
 from qkv.errors import InputError
 
@@ -40,7 +41,7 @@ class Buckets(Stream):
         _, number, rows = self._largest
         return collate(self.rows.shard(number), number, rows)
 
-    def epoch(self, epoch: int, skip: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int, skip: int) -> Iterator[Make]:
         """Rows of equal length meet others in each epoch, and batches come in any order."""
         for number in np.random.default_rng([self.seed, epoch]).permutation(self.rows.shards).tolist():
             if skip >= self._counts[number]:
@@ -50,7 +51,7 @@ class Buckets(Stream):
             rows = rng.permutation(len(shard))
             batches = self._batches(shard.lengths[rows])
             for chosen in rng.permutation(len(batches))[skip:]:
-                yield collate(shard, number, rows[batches[chosen]])
+                yield partial(collate, shard, number, rows[batches[chosen]])
             skip = 0
 
     def in_order(self) -> Iterator[Batch]:

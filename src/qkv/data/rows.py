@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.errors import InputError
-from qkv.files import digest, replacing
+from qkv.files import digest, read_json, replacing
 
 VERSION = 2
 INDEX = "index.json"
@@ -206,7 +206,7 @@ class RowsOnDisk:
     def open(cls, folder: Path, fingerprint: str) -> "RowsOnDisk":
         """Open what was written with the tokenizer of this fingerprint; sizes are checked now."""
         try:
-            index = json.loads((folder / INDEX).read_bytes())
+            index = read_json(folder / INDEX)
             version, owner = index["version"], index["tokenizer"]
             if version != VERSION:
                 raise InputError(f"{folder} has format {version}, and this qkv reads {VERSION}; prepare the data again")

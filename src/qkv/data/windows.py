@@ -1,11 +1,12 @@
 """Running text -> batches of windows without padding: no token is asked for twice in an epoch."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import torch
 
-from qkv.data.batches import Batch, Stream
+from qkv.data.batches import Batch, Make, Stream
 from qkv.data.rows import Ints, Rows, RunningText
 from qkv.errors import InputError
 
@@ -47,12 +48,13 @@ class Windows(Stream):
     def largest(self) -> Batch:
         return self._batch(self._starts(0)[: self.batch])
 
-    def epoch(self, epoch: int, skip: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int, skip: int) -> Iterator[Make]:
         starts = self._starts(epoch)
         if not self.carry:
             starts = np.random.default_rng([self.seed, epoch, 1]).permutation(starts)
         for first in range(skip * self.batch, len(starts), self.batch):
-            yield self._batch(starts[first : first + self.batch], begins=not self.carry or first == 0)
+            begins = not self.carry or first == 0
+            yield partial(self._batch, starts[first : first + self.batch], begins=begins)
 
     def in_order(self) -> Iterator[Batch]:
         """Every token but the first, asked for once; the last window may be shorter than the others.

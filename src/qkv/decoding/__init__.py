@@ -1,4 +1,4 @@
-"""Logits -> text: greedy and beam search, sampling, and what is made of them: translators and generators."""
+"""Logits -> text: greedy and beam search, sampling; translators, generators and summarisers made of them."""
 
 from qkv.decoding.beam import beam_search
 from qkv.decoding.engine import Engine, Plain, Search, padded
@@ -7,4 +7,5 @@ from qkv.decoding.greedy import greedy
 from qkv.decoding.hypothesis import Hypothesis, length_penalty
 from qkv.decoding.sampling import sample
 from qkv.decoding.searcher import Searcher
+from qkv.decoding.summariser import Summariser, Summary
 from qkv.decoding.translator import Translated, Translator

@@ -1,6 +1,5 @@
 """Word alignments out of attention: which source word each target word comes from."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from qkv import manifest
 from qkv.attention import Soft, recording
 from qkv.config import from_tree
 from qkv.data import RowsInMemory
@@ -18,7 +18,7 @@ from qkv.decoding.lexicon import Lexicon, crossed
 from qkv.decoding.searcher import CELLS, by_length
 from qkv.decoding.translator import Translator
 from qkv.errors import InputError
-from qkv.files import write_json
+from qkv.files import read_json, write_json
 from qkv.text.tokenizer import BOS
 
 FILE = "alignment.json"  # where a model folder keeps the read-out that suits it
@@ -150,13 +150,14 @@ def readout_of(translator: Translator) -> Readout:
     if path is None or not path.exists():
         return Readout(layer=max(1, count_layers(translator) - 1), shift=False)
     try:
-        return from_tree(Readout, json.loads(path.read_text(encoding="utf-8")), str(path))
+        return from_tree(Readout, read_json(path), str(path))
     except (ValueError, OSError):
         raise InputError(f"{path} is damaged; write it again with qkv align --tune") from None
 
 
 def save_readout(folder: Path, readout: Readout) -> None:
     write_json(folder / FILE, asdict(readout))
+    manifest.seal(folder, [FILE])
 
 
 def best_layer(translator: Translator, pairs: list[tuple[str, str]]) -> Readout:

@@ -34,6 +34,7 @@ class Search:
     top_p: float = 1.0
     seed: int = 0
     no_repeat: int = 0  # no run of so many tokens may come twice; 0: any may
+    at_least: int = 0  # tokens that a text has before it may end
     ends: Ends = "forced"
 
     def __post_init__(self) -> None:
@@ -43,8 +44,9 @@ class Search:
             raise InputError(f"n_best={self.n_best} needs a beam of at least {self.n_best}, not {self.beam}")
         if not 0 <= self.seed < 2**63:
             raise InputError(f"seed must be a number from 0 to 2**63 - 1, not {self.seed}")
-        if self.no_repeat < 0:
-            raise InputError(f"no_repeat must be a number of tokens, or 0 for none, not {self.no_repeat}")
+        for name in ("no_repeat", "at_least"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} must be a number of tokens, or 0 for none, not {getattr(self, name)}")
         if not -STEEPEST <= self.alpha <= STEEPEST:  # nor NaN
             raise InputError(
                 f"alpha must be a number such as 0.6 or 1, from {-STEEPEST} to {STEEPEST}, not {self.alpha}"
@@ -85,7 +87,7 @@ class Plain:
     ) -> list[list[Hypothesis]]:
         if how.beam > 1 and not how.sampling:
             writer, given = self.writer(sources, limits), self.given(sources)
-            rules: dict[str, Any] = {"no_repeat": how.no_repeat, "ends": how.ends}
+            rules: dict[str, Any] = {"no_repeat": how.no_repeat, "ends": how.ends, "at_least": how.at_least}
             found = beam_search(writer, given, limits, beam=how.beam, alpha=how.alpha, **rules)
             return [some[: how.n_best] for some in found]
         every, n = collected(self.stream(sources, limits, how, rows)), how.n_best
@@ -121,7 +123,7 @@ def rules_of(how: Search, rows: Sequence[RowNumber], limits: list[int]) -> tuple
     choose: Choose = most_probable
     if how.sampling:
         choose = drawing(how.temperature, how.top_k, how.top_p, uniform(how.seed, rows, limits))
-    return Constraints(limits, how.no_repeat, how.ends), choose
+    return Constraints(limits, how.no_repeat, how.ends, how.at_least), choose
 
 
 def padded(sources: list[list[int]], device: torch.device | str = "cpu") -> Tensor:

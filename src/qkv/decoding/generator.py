@@ -19,6 +19,7 @@ from qkv.text.tokenizer import BOS, EOS, PAD
 
 DRAWS = ("temperature", "top_k", "top_p")  # each of them asks for sampling
 HALF = "\ufffd"  # what the bytes of a character are read as that is not complete
+MOST = 10**6  # tokens that are written after a text
 CELLS = 2**12  # tokens whose probabilities are computed at a time
 
 
@@ -96,22 +97,25 @@ class Generator(Opened):
     @overload
     def generate(self, texts: Sequence[str], **how: Any) -> list[Generated]: ...
     def generate(
-        self, texts: str | Sequence[str], *, tokens: int = 60, stop: bool = True, workers: int | None = None, **how: Any
-    ) -> Generated | list[Generated]:
+        self, texts: str | Sequence[str], *, tokens: int = 60, stop: bool = True, workers: int | None = None,
+        first: int = 0, **how: Any,
+    ) -> Generated | list[Generated]:  # fmt: skip
         """Go on from a text, or from each of several, by at most `tokens` tokens.
 
         `how` are the fields of Search. Greedy unless asked otherwise: a temperature, top_k or top_p asks for draws, a
-        beam for a beam search. With stop=False, the model may not end a text. An empty text begins a new one.
+        beam for a beam search. With stop=False, the model may not end a text. An empty text begins a new one. What is
+        drawn for a text follows from its number: the place in `texts`, of which `first` others stand before them.
         """
         prompts, search = [texts] if isinstance(texts, str) else list(texts), search_for(tokens, stop, how)
         given, limits = [self.ids(prompt) for prompt in prompts], [tokens] * len(prompts)
         sizes = [len(ids) + tokens for ids in given]
-        found = self.search(given, limits, search, sizes=sizes, workers=workers)
+        rows = [(first + i,) for i in range(len(given))]
+        found = self.search(given, limits, search, rows=rows, sizes=sizes, workers=workers)
         every = zip(prompts, given, found, strict=True)
         done = [self.generated(prompt, ids, some.hypotheses) for prompt, ids, some in every]
         return done[0] if isinstance(texts, str) else done
 
-    def stream(self, text: str, *, tokens: int = 60, stop: bool = True, **how: Any) -> TextStream:
+    def stream(self, text: str, *, tokens: int = 60, stop: bool = True, first: int = 0, **how: Any) -> TextStream:
         """The same, piece by piece as it is written."""
         search = search_for(tokens, stop, how)
         if search.beam > 1 or search.n_best > 1:
@@ -119,7 +123,7 @@ class Generator(Opened):
                 f"beam={search.beam} and n_best={search.n_best} give several texts at once, and a stream is one; "
                 "leave them out, or use generate"
             )
-        return TextStream(text, self.pieces([text], tokens, search))
+        return TextStream(text, self.pieces([text], tokens, search, first=first))
 
     def pieces(
         self, prompts: Sequence[str | list[int]], tokens: int, search: Search, *, first: int = 0
@@ -206,6 +210,8 @@ def search_for(tokens: int, stop: bool, how: dict[str, Any]) -> Search:
     check_keys(Search, how, "generate")
     if tokens < 1:
         raise InputError(f"tokens must be at least 1, not {tokens}")
+    if tokens > MOST:
+        raise InputError(f"tokens must be at most {MOST:,}, not {tokens:,}")
     asked = {"beam": 1, "sampling": any(name in how for name in DRAWS), **how, "ends": "cut" if stop else "never"}
     search = Search(**asked)
     if search.sampling and search.beam > 1:

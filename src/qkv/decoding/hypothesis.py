@@ -56,11 +56,14 @@ def _top(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 class Constraints:
-    """The limit of each row, and the rules that all rows share; with `no_repeat` = n, no n tokens stand twice."""
+    """The limit of each row, and the rules that all rows share; with `no_repeat` = n, no n tokens stand twice, and none
+    ends before it has `at_least` so many tokens."""
 
-    def __init__(self, limits: Sequence[int], no_repeat: int = 0, ends: Ends = "forced") -> None:
+    def __init__(
+        self, limits: Sequence[int], no_repeat: int = 0, ends: Ends = "forced", at_least: int = 0
+    ) -> None:  # fmt: skip
         self.limits, self.soonest = torch.tensor(limits), min(limits)
-        self.no_repeat, self.ends = no_repeat, ends
+        self.no_repeat, self.ends, self.at_least = no_repeat, ends, at_least
 
     def last(self, rows: Tensor, length: int) -> Tensor | None:
         """Which of these rows (n,) now write their last token, the `length`-th; None: not one."""
@@ -73,10 +76,14 @@ class Constraints:
         return Hypothesis(tokens[:-1] if is_end else tokens, log_p / length_penalty(len(tokens), alpha), log_p, ended)
 
     def log_probabilities(self, logits: Tensor, tokens: Tensor, last: Tensor | None) -> Tensor:
-        """log p of each next token (N, V) after those so far (N, t), with what may not follow at -inf."""
+        """log p of each next token (N, V) after those so far (N, t), the first of which was given, with what may not
+        follow at -inf."""
         logits.index_fill_(1, NEVER.to(logits.device), -torch.inf)
         if self.ends == "never":
             logits[:, EOS] = -torch.inf
+        elif tokens.size(1) <= self.at_least:  # but at its limit a text ends
+            early = torch.ones(len(logits), dtype=torch.bool) if last is None else ~last
+            logits[early.to(logits.device), EOS] = -torch.inf
         log_p = logits.float().log_softmax(dim=-1)
         if self.no_repeat:
             for row, banned in enumerate(repeating(tokens.tolist(), self.no_repeat)):

@@ -76,7 +76,7 @@ def trace(translator: Translator, text: str, **how: Any) -> Trace:
     twin = Translator(model, tokenizer, translator.about, Plain(cast(Model, watched)))
     every = replace(search, n_best=search.beam) if is_beam else search  # all that it finds, beyond the n best
     found, looped = twin.search([src], translator.limits([src]), every, rows=[(0, 0)])[0]
-    translated = twin.join(1, [Searched(found[: search.n_best], looped)])
+    translated = twin.join(1, [[Searched(found[: search.n_best], looped)]])
     tgt = found[0].tokens
     words = [words_in(tokenizer, ids) for ids in (src, tgt)]
     sides = [[[ids[i] for i in word.tokens] for word in some] for ids, some in zip((src, tgt), words, strict=True)]

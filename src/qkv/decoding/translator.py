@@ -1,17 +1,20 @@
 """A translator: a model folder, loaded, with text in and text out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast, overload
 
 from qkv.config import check_keys
 from qkv.decoding.engine import Search
 from qkv.decoding.searcher import Opened, Searched
+from qkv.errors import InputError
+from qkv.folder import About
 from qkv.models import SequenceToSequence
 from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
 from qkv.text.sentences import split_sentences, split_to_fit
 
+LONGEST = 200_000  # characters of a text
 MORE = 50  # tokens that a translation may have more than its source (Vaswani et al. 2017, section 6.1)
 
 
@@ -24,7 +27,7 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Translated:
-    """One input line, translated."""
+    """One text, translated: as many lines as it had."""
 
     text: str
     score: float
@@ -65,27 +68,40 @@ class Translator(Opened):
     @overload
     def translate(self, texts: Sequence[str], **how: Any) -> list[Translated]: ...
     def translate(
-        self, texts: str | Sequence[str], *, split: bool | None = None, workers: int | None = None, **how: Any
-    ) -> Translated | list[Translated]:
-        """Translate a line of text, or each of several; `how` are the fields of Search: beam=5, sampling=True ...
+        self, texts: str | Sequence[str], *, split: bool | None = None, workers: int | None = None, first: int = 0,
+        **how: Any,
+    ) -> Translated | list[Translated]:  # fmt: skip
+        """Translate a text, or each of several, line by line; `how` are the fields of Search: beam=5, sampling=True ...
 
         A line of several sentences is translated sentence by sentence, unless `split` is False: most models have only
         seen single ones, and leave out what comes after the first. One that has learned from whole lines reads them so.
+        White space at the ends of a text and of its lines goes. What is drawn for a text follows from its number: the
+        place in `texts`, of which `first` others stand before them.
         """
-        split = not self.about.get("whole_lines") if split is None else split
+        split = splits(self.about) if split is None else split
         check_keys(Search, how, "search")
-        lines = [normalise(text) for text in ([texts] if isinstance(texts, str) else texts)]
-        sentences = [split_sentences(line) if split else [line] * bool(line) for line in lines]
-        pieces = [
-            [piece for sentence in several for piece in split_to_fit(sentence, self.fits)] for several in sentences
-        ]
-        sources = self.sources([piece.strip() for parts in pieces for piece in parts])
+        every = [texts] if isinstance(texts, str) else texts
+        for text in every:
+            if len(text) > LONGEST:
+                raise InputError(
+                    f"the text that begins {text[:30]!r} has {len(text):,} characters, and at most {LONGEST:,} are "
+                    "translated as one; put line ends between its paragraphs"
+                )
+        lines = [[normalise(line) for line in text.strip().split("\n")] for text in every]
+        sentences = [[split_sentences(line) if split else [line] * bool(line) for line in text] for text in lines]
+        pieces = [[list(self.pieces(line)) for line in text] for text in sentences]
+        sources = self.sources([piece for text in pieces for line in text for piece in line])
         limits = self.limits(sources)
-        rows = [(line, part) for line, parts in enumerate(pieces) for part in range(len(parts))]
+        rows = [(number, part) for number, text in enumerate(pieces, first) for part in range(sum(map(len, text)))]
         found = iter(self.search(sources, limits, Search(**how), rows=rows, workers=workers))
-        every = zip(sentences, pieces, strict=True)
-        done = [self.join(len(several), [next(found) for _ in parts]) for several, parts in every]
+        counts = [sum(map(len, text)) for text in sentences]
+        several = zip(counts, pieces, strict=True)
+        done = [self.join(count, [[next(found) for _ in line] for line in text]) for count, text in several]
         return done[0] if isinstance(texts, str) else done
+
+    def pieces(self, sentences: list[str]) -> Iterator[str]:
+        """The sentences, those that are too long for the model in parts."""
+        return (piece.strip() for sentence in sentences for piece in split_to_fit(sentence, self.fits))
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text as the model reads it, but for its end: behind the mark of the language to write."""
@@ -95,21 +111,29 @@ class Translator(Opened):
     def fits(self, text: str) -> bool:
         return len(self.sources([text.strip()])[0]) <= self.longest
 
-    def join(self, sentences: int, found: list[Searched]) -> Translated:
-        """The pieces of one line as one translation; alternative i is made of alternative i of each piece."""
+    def join(self, sentences: int, lines: list[list[Searched]]) -> Translated:
+        """The pieces of each line as one line; alternative i is made of alternative i of each piece."""
+        found = [piece for line in lines for piece in line]
         if not found:
-            return Translated("", 0.0, [Scored("", 0.0)])
+            return Translated(empty := "\n" * (len(lines) - 1), 0.0, [Scored(empty, 0.0)])
         gap = "" if is_unspaced(self.about.get("target", "")) else " "
-        ranks = min(len(piece.hypotheses) for piece in found)
         ranked = []
-        for rank in range(ranks):
-            chosen = [piece.hypotheses[rank] for piece in found]
-            texts = self.tokenizer.decode_batch([hypothesis.tokens for hypothesis in chosen])
+        for rank in range(min(len(piece.hypotheses) for piece in found)):
             # A model may write a newline, byte by byte; a line in is still one line out.
-            ranked.append(Scored(normalise(gap.join(texts)), sum(h.score for h in chosen) / len(chosen)))
+            texts = [normalise(gap.join(self.written(line, rank))) for line in lines]
+            score = sum(piece.hypotheses[rank].score for piece in found) / len(found)
+            ranked.append(Scored("\n".join(texts), score))
         first = [piece.hypotheses[0] for piece in found]
         looped, cut = any(piece.looped for piece in found), not all(hypothesis.ended for hypothesis in first)
         return Translated(ranked[0].text, ranked[0].score, ranked, sentences, len(found), looped, cut)
+
+    def written(self, line: list[Searched], rank: int) -> list[str]:
+        return self.tokenizer.decode_batch([piece.hypotheses[rank].tokens for piece in line])
+
+
+def splits(about: About) -> bool:
+    """Whether a model reads sentence by sentence, as all do but those that have learned from whole lines."""
+    return not about.get("whole_lines")
 
 
 def longest_targets(sources: list[list[int]], max_length: int) -> list[int]:

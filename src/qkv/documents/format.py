@@ -4,6 +4,7 @@ import codecs
 import html
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from qkv.documents.segment import Mark, Parts
 from qkv.documents.tags import Element, Tag, decoded, elements, end_of, scan
@@ -13,6 +14,7 @@ from qkv.text.markup import CODES, check_xml, wrong_root
 
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 DECLARED = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s{0,9}=\s{0,9}["']([A-Za-z0-9._-]{1,40})["']""")
+Origin = Literal["", "machine", "exact-match"]  # of a translation; empty where nothing is to be told
 # What Python can decode but no file declares: escapes and parts of addresses, which give lone surrogates or no text.
 NO_ENCODING = frozenset(["idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"])
 
@@ -23,6 +25,10 @@ class Languages:
 
     source: str = ""
     target: str = ""
+
+    def is_source(self, code: str) -> bool:
+        """Whether a text that says so is in the language that is translated, into one that has a name."""
+        return bool(self.source and self.target and (matches(self.source, code) or matches(code, self.source)))
 
     def check(self, name: str, place: str, code: str | None, side: str) -> None:
         """Refuse a file that says it is in another language."""
@@ -37,11 +43,17 @@ class Languages:
 class Format:
     """A document of one format: its segments out, their translations in, all else to the letter."""
 
+    has_accelerators = False  # whether its texts may be those of menus and buttons
+
     def __init__(self, data: bytes, name: str, languages: Languages) -> None:
         self.name, self.languages = name, languages
         self.segments: list[Parts] = []
         self.kept = 0  # entries that have a translation already, or shall have none
         self.remarks: list[str] = []
+        self.known: dict[str, Parts] = {}  # what the file itself has a translation of, by its code
+        self.apart: set[int] = set()  # segments that stand for something else than their text, as plurals do
+        self.reused: dict[int, str] = {}  # segments whose translations are exact matches, and of what; before `write`
+        self.final = False  # whether translations are not to be marked as a machine's
         self.open(data)
 
     def open(self, data: bytes) -> None:
@@ -61,6 +73,7 @@ class TextFormat(Format):
     def open(self, data: bytes) -> None:
         self.spans: list[tuple[int, int]] = []  # where the segments are
         self.untranslated: list[str] = []  # what comes there if there is nothing to translate
+        self.around: list[tuple[str, str]] = []  # what comes before and after it
         self.edits: list[tuple[int, int, str]] = []  # other changes: start, end, new text
         self.mark, self.encoding, self.text = decode(data, self.name)
         self.find()
@@ -69,9 +82,12 @@ class TextFormat(Format):
         """Call `add` for each segment of self.text."""
         raise NotImplementedError
 
-    def add(self, start: int, end: int, parts: Parts, untranslated: str | None = None) -> None:
+    def add(
+        self, start: int, end: int, parts: Parts, untranslated: str | None = None, around: tuple[str, str] = ("", "")
+    ) -> None:
         self.segments.append(parts)
         self.spans.append((start, end))
+        self.around.append(around)
         self.untranslated.append(self.text[start:end] if untranslated is None else untranslated)
 
     def spelled(self, parts: Parts) -> str:
@@ -81,11 +97,25 @@ class TextFormat(Format):
             html.escape(text, quote=False) if is_text and self.is_markup else text for text, is_text in texts
         )
 
+    def spelled_at(self, number: int, parts: Parts) -> str:
+        """The same, in a format in which it is not the same for all segments."""
+        return self.spelled(parts)
+
     def write(self, done: list[Parts | None]) -> bytes:
-        edits = list(self.edits)
-        for span, untranslated, parts in zip(self.spans, self.untranslated, done, strict=True):
-            edits.append((*span, untranslated if parts is None else self.spelled(parts)))
+        edits = self.edits + self.marked([self.origin(*one) for one in enumerate(done)])
+        every = zip(self.spans, self.around, self.untranslated, done, strict=True)
+        for number, (span, (before, after), untranslated, parts) in enumerate(every):
+            new = untranslated if parts is None else self.spelled_at(number, parts)
+            edits.append((*span, before + new + after))
         return self.encoded(edited(self.text, edits))
+
+    def origin(self, number: int, parts: Parts | None) -> Origin:
+        """Where the translation of a segment comes from, if that is to be told."""
+        return "" if parts is None or self.final else "exact-match" if number in self.reused else "machine"
+
+    def marked(self, origins: list[Origin]) -> list[tuple[int, int, str]]:
+        """Changes that tell where each segment's translation comes from, in a format that has a place for it."""
+        return []
 
     def encoded(self, text: str) -> bytes:
         return self.mark + text.encode(self.encoding, "xmlcharrefreplace")
@@ -117,8 +147,7 @@ class XmlFormat(TextFormat):
 
     def fill(self, start: int, end: int, source: Element, before: str = "", after: str = "") -> None:
         """Add what is in an element as a segment that comes elsewhere, between two pieces of XML."""
-        parts: Parts = [Mark(before, "gap"), *self.parts(*source.inside), Mark(after, "gap")]
-        self.add(start, end, parts, before + self.text[slice(*source.inside)] + after)
+        self.add(start, end, self.parts(*source.inside), self.text[slice(*source.inside)], (before, after))
 
     def parts(self, start: int, end: int) -> Parts:
         """Text with marks for its inline elements; what is in a native code (`bpt`, `ph` ...) is no text."""

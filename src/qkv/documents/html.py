@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from qkv.documents.format import Languages, TextFormat, edited
-from qkv.documents.protect import Patterns
-from qkv.documents.segment import Kind, Mark, Parts, Translates, changed
+from qkv.documents.protect import HELD, Patterns
+from qkv.documents.segment import Kind, Mark, Parts, Translates, about_of, changed
 from qkv.documents.tags import Tag, decoded, end_of, scan
 from qkv.documents.text import TranslatedText
 from qkv.documents.translate import translate_segments
@@ -19,10 +19,11 @@ INLINE = frozenset(f"{PHRASE} span strike strong sub sup time tt u".split())
 NO_END = "area base br col embed hr img input link meta param source track wbr"
 EMPTY = frozenset(NO_END.split())
 ALONE = frozenset(["img", "input", "wbr"])  # empty elements that stand in the middle of a sentence
-WORDS = frozenset(["code", "kbd", "samp", "var"])  # kept, and a word of their sentence
+WORDS = frozenset(HELD)  # kept, and a word of their sentence
 KEPT = frozenset(["pre", "textarea", "svg", "math", "object", "iframe", "audio", "video", "canvas", "template"])
 RAW = frozenset(["script", "style"])  # in which "<" is no tag
-ATTRIBUTES = ("title", "alt", "placeholder")
+ATTRIBUTES = ("title", "alt", "placeholder", "aria-label")
+METAS = frozenset(["description", "og:title", "og:description", "twitter:title", "twitter:description"])
 NO = re.compile(r"(?:^|\s)notranslate(?:\s|$)")
 BASIC = frozenset(["&amp;", "&lt;", "&gt;"])  # which are written again as they were
 SPACES = re.compile(r"[ \t\n\r\f]+")  # what HTML shows as one space
@@ -42,7 +43,9 @@ def translate_pages(
     """The same, with what is to be said about the sentences."""
     # A byte order mark, since whatever a text declares, it is text already.
     data = [codecs.BOM_UTF8 + text.encode("utf-8", "surrogatepass") for text in html]
-    pages = [Html(one, "the HTML text", Languages()) for one in data]
+    about = about_of(translator)
+    languages = Languages(about.get("source", ""), about.get("target", ""))
+    pages = [Html(one, "the HTML text", languages) for one in data]
     done = iter(translate_segments(translator, [part for page in pages for part in page.segments], protect, **how))
     results = []
     for page in pages:
@@ -62,6 +65,7 @@ class Html(TextFormat):
         if declared and declared[1].lower() not in ("utf-8", "utf8"):
             self.encoding = "ascii"  # which is right in all, for a page that has no other letters
         self.values: list[tuple[int, int, Parts]] = []  # of attributes
+        self.languages_at: list[tuple[int, int, str]] = []  # of those that say the page's language
         self.run: Parts = []
         self.first = self.at = 0  # where the run began, and up to where the text is read
         tags = list(scan(self.text, raw=RAW))
@@ -81,8 +85,10 @@ class Html(TextFormat):
         self.read(tag.start)
         for name, (value, start, stop) in tag.attributes().items() if tag.is_open and not is_kept(tag) else ():
             quoted = tag.text[start - tag.start - 1] in "\"'"
-            if name in ATTRIBUTES and quoted and any(letter.isalpha() for letter in value):
+            if is_told(tag, name) and quoted and any(letter.isalpha() for letter in value):
                 self.values.append((start, stop, shown(value)))
+            elif name in ("lang", "xml:lang") and self.languages.is_source(value):
+                self.languages_at.append((start, stop, self.languages.target))
         kind = kind_of(tag)
         if kind is None:
             self.flush()
@@ -115,6 +121,7 @@ class Html(TextFormat):
             (start, end, self.spelled(parts).replace('"', "&quot;").replace("'", "&#x27;"))
             for start, end, parts in new[self.blocks :] if parts
         ]  # fmt: skip
+        attributes = sorted(attributes + self.languages_at)
         edits = [
             (start, end, self.spelled([self.moved(part, attributes) for part in parts]))
             for start, end, parts in new[: self.blocks] if parts
@@ -128,6 +135,12 @@ class Html(TextFormat):
         start, end = part.number, part.number + len(part.code)
         own = attributes[bisect_left(attributes, (start,)) : bisect_left(attributes, (end,))]
         return replace(part, code=edited(self.text, own, start, end))
+
+
+def is_told(tag: Tag, attribute: str) -> bool:
+    """Whether an attribute is text for people."""
+    is_meta = tag.name == "meta" and attribute == "content"
+    return attribute in ATTRIBUTES or (is_meta and (tag.get("name") or tag.get("property")).lower() in METAS)
 
 
 def is_kept(tag: Tag) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from qkv.documents.format import TextFormat
+from qkv.documents.protect import HELD
 from qkv.documents.segment import Kind, Mark, replaced
 from qkv.text.lines import extra
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 FRONT = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 WIDTHS = {"em": 1, "strong": 2, "s": 2}  # how many characters mark each end
+MATH = re.compile(r"(?<![\\$])\$\$[^$]{1,2000}\$\$|(?<![\\$\w])\$(?=\S)[^$\n`]{0,200}[^$\s`\\]\$(?![\d$])")  # pandoc's
 FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,60}\]")
 LEAD = re.compile(r"\[[ xX]\] +|\[\^[^\]\s]{1,60}\]: *")  # of a task, of a footnote
 HTML = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
@@ -67,8 +69,8 @@ class Markdown(TextFormat):
             return places[line] + at - offsets[line]
 
         def marks() -> Iterator[tuple[int, int, Mark]]:
-            at = 0
-            for start, end, kind, pair in sorted(marks_of(token.children or [], content)):
+            at, found = 0, marks_of(token.children or [], content)
+            for start, end, kind, pair in sorted(found, key=lambda one: (one[0], -one[1])):
                 if start >= at:  # else it lies in code, or in a link that stays as it is
                     yield start, end, Mark(self.text[place(start) : place(end)], kind, pair)
                     at = end
@@ -110,6 +112,8 @@ def marks_of(tokens: list["Token"], content: str) -> Ranges:
     found: Ranges = [(*match.span(), "alone", "") for match in FOOTNOTE.finditer(content)]
     if lead := LEAD.match(content):
         found = [(*lead.span(), "gap", ""), *(one for one in found if one[0] >= lead.end())]
+    found += [(*match.span(), "word", "") for match in MATH.finditer(content)]
+    held = dict[str, int]()  # where an element began that is kept with all that is in it
     for token in tokens:
         start, end = token.meta.get("start", 0), token.meta.get("end", 0)
         if token.type in ("code_inline", "text_special"):
@@ -119,6 +123,11 @@ def marks_of(tokens: list["Token"], content: str) -> Ranges:
             name = tag[2].lower() if tag else ""
             is_alone = not name or token.content.endswith("/>") or name in ("img", "wbr")
             kind: Kind = "gap" if name == "br" else "alone" if is_alone else "close" if tag and tag[1] else "open"
+            if name in HELD and kind == "open":
+                held[name] = start
+            elif name in held and kind == "close":
+                found.append((held.pop(name), end, "word", ""))
+                continue
             found.append((start, end, kind, name))
         elif token.type == "image":
             label = start + 2 + len(token.content)

@@ -14,6 +14,7 @@ from qkv.documents.segment import Mark, Parts, replaced
 
 Marks = list[tuple[int, Mark]]  # each with its offset in the text, in order
 Links = list[tuple[int, int]]  # (source, target), counted from 0
+MOST = 10**7  # marks times what each is compared with, in one sentence: some seconds
 TOKENS = re.compile(r"\w+(?:[-'’.,:/]\w+)*|[^\w\s]+")
 
 
@@ -37,8 +38,10 @@ def place(source: str, target: str, marks: Marks, links: Links) -> Parts:
     """The target with the marks of the source; `links` are between words that are parted by spaces."""
     if not marks:
         return [target]
-    nodes = tree(marks, source)
     sides = Sides(source, target, links)
+    if len(marks) * (len(marks) + len(sides.links) + len(sides.target)) > MOST:
+        return replaced(target, sides.evenly(marks))
+    nodes = tree(marks, source)
     sides.settle(nodes, 0, len(source), 0, len(sides.target))
     return replaced(target, written(sides.in_order(nodes), target))
 
@@ -66,6 +69,9 @@ def tree(marks: Marks, source: str) -> list[Node]:
     return root
 
 
+Level = tuple[list[Node], int, int, int, int]  # nodes side by side, and where they stand in source and target
+
+
 class Sides:
     """The tokens of both sentences, and the links between them."""
 
@@ -83,6 +89,12 @@ class Sides:
 
     def settle(self, nodes: list[Node], start: int, end: int, low: int, high: int) -> None:
         """Give each node its target tokens within low..high, and then what it holds; siblings do not overlap."""
+        todo = [(nodes, start, end, low, high)]
+        while todo:  # not by recursion: tags may be nested as deep as anybody likes
+            todo += self.settle_level(*todo.pop())
+
+    def settle_level(self, nodes: list[Node], start: int, end: int, low: int, high: int) -> list[Level]:
+        """Nodes that stand side by side; what there is to settle inside of them."""
         for node in nodes:
             node.low, node.high = self.span(node, start, end, low, high)
         edge = low
@@ -94,8 +106,8 @@ class Sides:
             for other_place, other in pairs if node.is_point else ():
                 if other.low < node.low < other.high:
                     node.low = node.high = other.low if place < other_place else other.high
-            self.settle(node.inside, node.start, node.end, node.low, node.high)
         nodes.sort(key=lambda node: node.low + node.high)
+        return [(node.inside, node.start, node.end, node.low, node.high) for node in nodes if node.inside]
 
     def span(self, node: Node, start: int, end: int, low: int, high: int) -> tuple[int, int]:
         own: Sequence[int] = range(self.before(node.start), self.before(node.end))
@@ -149,12 +161,26 @@ class Sides:
 
     def in_order(self, nodes: list[Node]) -> Iterator[tuple[int, Node, Mark]]:
         """The marks in the order of the target, each with the offset that it stands at, or after."""
-        for node in nodes:
+        todo: list[Node | tuple[int, Node, Mark]] = [*reversed(nodes)]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, tuple):
+                yield node
+                continue
             if node.open:  # of words, after the space before the first
                 yield self.target[node.low][0] if node.low < node.high else self.ends[node.low], node, node.open
-            yield from self.in_order(node.inside)
             if node.close:
-                yield self.ends[node.high], node, node.close
+                todo.append((self.ends[node.high], node, node.close))
+            todo += node.inside[::-1]
+
+    def evenly(self, marks: Marks) -> Iterator[tuple[int, int, Mark]]:
+        """Marks that are too many to vote on every token: in their order, each after as large a part of the words."""
+        at = 0
+        for offset, mark in marks:
+            border = self.before(offset) * len(self.target) // max(1, len(self.source))
+            is_before_word = mark.kind == "open" and border < len(self.target)
+            at = max(at, self.target[border][0] if is_before_word else self.ends[border])
+            yield at, at, mark
 
 
 def by_word(text: str, tokens: list[tuple[int, int]]) -> list[list[int]]:

@@ -2,8 +2,9 @@
 
 import re
 from dataclasses import dataclass, field
+from itertools import groupby
 
-from qkv.documents.format import TextFormat
+from qkv.documents.format import Origin, TextFormat
 from qkv.documents.segment import Parts, code_of
 from qkv.errors import InputError
 
@@ -23,17 +24,45 @@ class Value:
     end: int
 
 
+# Above an entry, for a person who reads the file.
+TOLD: dict[Origin, str] = {
+    "machine": "# Machine translation by qkv, which nobody has reviewed yet.",
+    "exact-match": "# Exact match of {of}.",
+}
+
+
 @dataclass
 class Message:
+    start: int = -1  # where its first line begins,
+    body: int = -1  # the first one that is not a comment, or is about an earlier msgid,
+    flag: int = -1  # and its first flag
     flags: set[str] = field(default_factory=set)
     values: dict[str, Value] = field(default_factory=dict)
     forms: list[Value] = field(default_factory=list)  # msgstr, or msgstr[0], msgstr[1] ...
 
+    def meet(self, line: str, at: int) -> None:
+        """A line of it; a blank one parts it from comments that are not its own."""
+        bare = line.strip()
+        if not bare:
+            self.start = self.start if self.body >= 0 else -1
+            return
+        self.start = at if self.start < 0 else self.start
+        if self.body < 0 and (bare.startswith("#|") or not bare.startswith("#")):
+            self.body = at
+        if bare.startswith("#,"):
+            self.flags |= {flag.strip() for flag in bare[2:].split(",")}
+            if self.flag < 0 and bare != "#,":
+                self.flag = at + line.index(bare[2:].lstrip(), 2)
+
 
 class Po(TextFormat):
-    """GNU gettext's PO; messages that are translated, fuzzy or obsolete are kept."""
+    """GNU gettext's PO; messages that are translated, fuzzy or obsolete are kept. New ones are fuzzy: nobody has
+    reviewed them, and msgfmt leaves them out until somebody has."""
+
+    has_accelerators = True
 
     def find(self) -> None:
+        self.owners: list[Message] = []  # of the segments
         self.end_of_line = "\r\n" if "\r\n" in self.text else "\n"
         entries = self.entries()
         if not any(entry.forms for entry in entries):
@@ -68,12 +97,33 @@ class Po(TextFormat):
     def fill(self, entry: Message, source: Value) -> None:
         """Form 0 is the singular, unless the language has one form only; all others are plural."""
         plural = entry.values.get("msgid_plural", source)
+        if plural is source and entry.forms[0].text:
+            self.known[source.text] = [entry.forms[0].text]
         for number, form in enumerate(entry.forms):
             text = (source if number == 0 and len(entry.forms) > 1 else plural).text
             if form.text:
                 self.kept += 1
             else:
+                self.apart |= {len(self.segments)} if plural is not source else set()
+                self.owners.append(entry)
                 self.add(form.start, form.end, [text], self.spelled([text]))
+
+    def marked(self, origins: list[Origin]) -> list[tuple[int, int, str]]:
+        """A comment for each entry, and the flag if any of its forms is a machine's."""
+        edits = []
+        for _, several in groupby(enumerate(origins), lambda one: id(self.owners[one[0]])):
+            numbers, found = zip(*several, strict=True)
+            owner = self.owners[numbers[0]]
+            origin: Origin = "machine" if "machine" in found else max(found)
+            if not origin:
+                continue
+            told = TOLD[origin].format(of=self.reused.get(numbers[0], ""))
+            edits.append((owner.start, owner.start, told + self.end_of_line))
+            if origin == "machine" and owner.flag >= 0:
+                edits.append((owner.flag, owner.flag, "fuzzy, "))
+            elif origin == "machine":
+                edits.append((owner.body, owner.body, "#, fuzzy" + self.end_of_line))
+        return edits
 
     def entries(self) -> list[Message]:
         """By a blank line, a comment after a msgstr, or a msgid after a msgstr, a new entry begins."""
@@ -87,8 +137,7 @@ class Po(TextFormat):
             name = (match[1] or "") if match else ""  # none in a line that goes on with a value
             if found[-1].forms and (not bare or bare.startswith("#") or (name and not name.startswith("msgstr"))):
                 found.append(Message())
-            if bare.startswith("#,"):
-                found[-1].flags |= {flag.strip() for flag in bare[2:].split(",")}
+            found[-1].meet(line, start)
             if not bare or bare.startswith("#"):
                 value = None
                 continue

@@ -1,4 +1,4 @@
-"""Finds what must come back byte for byte: placeholders, addresses, tags, code and emoji.
+"""Finds what must come back byte for byte: placeholders, addresses, tags, code, keys, options and emoji.
 
 Each pattern is a row of classes that share no character, or is bounded in its length, so that a text of n characters is
 searched in time that grows with n, whatever it holds.
@@ -21,17 +21,28 @@ PICTURES = (
 JOINERS = "\u200d\ufe0e\ufe0f\u20e3\U000e0020-\U000e007f"  # within one picture: skin and hair, sex, flags of regions
 BRACED = r"\{[^{}]{0,200}(?:\{[^{}]{0,200}\}[^{}]{0,200}){0,20}\}"  # {x}, {{x}}, {n, plural, one {#} other {#}}
 CONVERSION = r"[-+0#']{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGcCsSrabpn@]"
+HELD = ("code", "kbd", "samp", "var")  # elements whose text is a program's or a keyboard's
+MODIFIER = "(?:Ctrl|Control|Strg|Alt|AltGr|Shift|Cmd|Command|Option|Opt|Meta|Super|Win|Fn)"
+KEY = "(?:F[1-9][0-9]?|[A-Z][a-z]{1,9}|[A-Za-z0-9]|[-+*/=.,;<>?])"
+BEGIN = r"(?<![\w-])"  # where a word of a command may begin
 PATTERNS = {
     "address": r"(?:(?:https?|ftp|file)://|mailto:|\bwww\.)[^\s<>\"`{}|\\^]+",
     "e-mail": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}",
     "code": r"`[^`\n]{1,200}`|(?<![\w.])[A-Za-z_][\w.]{0,80}\(\)",
     "braces": rf"[$#%@]?{BRACED}|\[\[[^\[\]\n]{{1,200}}\]\]",
+    "held": rf"<(?P<held>{'|'.join(HELD)})\b[^<>\n]{{0,100}}>[^<>\n]{{0,200}}</(?P=held)>",
+    "key": rf"(?<![\w+])(?:{MODIFIER} ?\+ ?){{1,4}}{KEY}(?!\w)|(?<![\w-])F(?:[1-9]|1[0-9]|2[0-4])(?![\w-])",
+    "option": (  # "-I" at the beginning of a line is rather what a person says
+        rf"{BEGIN}--[A-Za-z]\w{{0,40}}+(?:-\w{{1,40}}+){{0,8}}+(?!-)(?:=[^\s\"'<>(),;»]{{0,80}}[^\s\"'<>(),;»:.!?])?"
+        rf"|{BEGIN}-[a-z](?![\w'’-])|(?<=[\s(\[,/|\"'«“„])-[A-Z](?![\w'’-])"
+    ),
     "tag": r"</?[A-Za-z][^<>\n]{0,300}>|<[!?%][^<>\n]{1,300}>|&(?:[A-Za-z]{2,10}|#\d{1,7}|#x[0-9A-Fa-f]{1,6});",
-    "variable": r"\$\([A-Za-z_]\w{0,60}\)|(?<![\w$])\$[A-Za-z_]\w{0,60}|%[A-Z_][A-Z0-9_]{2,40}%?",
+    "variable": r"\$\([A-Za-z_]\w{0,60}\)|\$t\([^()\n]{1,100}\)|(?<![\w$])\$[A-Za-z_]\w{0,60}|%[A-Z_][A-Z0-9_]{2,40}%?",
     "printf": (  # "5%discount" is none: what could be a number and a word has to end, or not to follow a number
         rf"%(?:\(\w{{1,64}}\)|\d{{1,2}}\$){CONVERSION}|%{CONVERSION}(?![A-Za-z])|(?<!\d)%(?:%|{CONVERSION}|L?\d{{1,2}})"
+        r"|%[-+0#']{0,4}\d{0,4}<PRI\w{2,12}>"  # whose letter is known to C's compiler alone
     ),
-    "emoji": rf"[0-9#*]\ufe0f?\u20e3|[{PICTURES}][{PICTURES}{JOINERS}]*",
+    "emoji": rf"(?<![\w:]):[a-z0-9_+-]{{2,40}}:(?![\w:])|[0-9#*]\ufe0f?\u20e3|[{PICTURES}][{PICTURES}{JOINERS}]*",
 }
 SEARCH = re.compile("|".join(f"(?:{pattern})" for pattern in PATTERNS.values()))
 ADDRESS = re.compile(PATTERNS["address"])

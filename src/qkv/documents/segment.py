@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from qkv.decoding import Translated
+from qkv.folder import About
 
 # open, close: around words that they belong to, <b> and </b>; they go where those words go.
 # alone: between words, <img>; it goes where the words around it go.
@@ -32,6 +33,11 @@ class Translates(Protocol):
     """What documents need of a translator."""
 
     def translate(self, texts: Sequence[str], **how: Any) -> list[Translated]: ...
+
+
+def about_of(translator: Translates) -> About:
+    """What its model folder says of it, if it has one."""
+    return getattr(translator, "about", About())
 
 
 def code_of(parts: Parts) -> str:

@@ -61,6 +61,17 @@ def scan(text: str, start: int = 0, end: int | None = None, raw: frozenset[str] 
             start = ending.start() if ending else end
 
 
+def with_attributes(tag: str, new: dict[str, str]) -> str:
+    """The text of a tag with other values of these attributes, and those that it lacks behind the others."""
+    (found,) = scan(tag)
+    known, end = found.attributes(), len(tag.removesuffix(">").removesuffix("/").rstrip())
+    lacking = "".join(f' {name}="{value}"' for name, value in new.items() if name.lower() not in known)
+    changes = [(*known[name.lower()][1:], value) for name, value in new.items() if name.lower() in known]
+    for start, stop, value in sorted([*changes, (end, end, lacking)], reverse=True):
+        tag = tag[:start] + value + tag[stop:]
+    return tag
+
+
 def end_of(tags: list[Tag], number: int) -> int:
     """The number of the tag that ends the element which this one opens; of the last one, if none does."""
     depth = 0

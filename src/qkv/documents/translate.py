@@ -14,11 +14,12 @@ from typing import Any, Union
 
 from qkv.decoding import Translator
 from qkv.decoding.alignment import align
+from qkv.decoding.translator import splits
 from qkv.documents.place import Links, Marks, in_proportion, place
 from qkv.documents.protect import Patterns, protect, set_aside
-from qkv.documents.segment import Mark, Parts, Translates, changed, replaced
+from qkv.documents.segment import Mark, Parts, Translates, about_of, changed, replaced
 from qkv.errors import InputError
-from qkv.text.sentences import split_sentences
+from qkv.text.sentences import Splitter, split_sentences
 
 # Line ends as str.splitlines knows them, tabs, and more than one space.
 GAPS = re.compile("[^\\S\\n]*[\\n\\r\\t\\v\\f\\x1c-\\x1f\\x85\u2028\u2029]\\s*|[^\\S\\n\\r]{2,}")
@@ -26,6 +27,8 @@ WORDS = re.compile(r"[^\W_](?:.*[^\W_])?", re.DOTALL)  # from the first letter o
 SPACE = "\x1f"  # in a text, where a mark of the kind "space" stands; GAPS leave it no other meaning
 NUMBERS = re.compile(r"\d+")
 ALONE = re.compile(r"(?<![\w.,])\d+(?!\w|[.,]\d)")  # no part of a word or of another number
+# A placeholder that means the next one of some values: %s and {}, unlike %1$s, %(name)s and {0}.
+COUNTED = re.compile(r"%(?![%(]|\d+\$)[-+ #0'*.\dhlLqjzt]*[A-Za-z@<]|\{\}")
 FIRST = 123  # the first number that takes a placeholder's place; of all words, models copy numbers best
 
 Item = Union["Piece", str, Mark]
@@ -55,12 +58,18 @@ class Piece:
         return {number: mark for _, number, mark in self.stands if mark.kind == "word"}
 
     @property
+    def counted(self) -> list[str]:
+        """Of the placeholders, those whose order is their meaning."""
+        return [number for number, mark in self.words.items() if COUNTED.search(mark.code)]
+
+    @property
     def marks(self) -> Marks:
         """All but the placeholders."""
         return [(offset, mark) for offset, _, mark in self.stands if mark.kind != "word"]
 
     def is_kept_in(self, text: str) -> bool:
-        """Whether each number is in a translation exactly once; and stood alone in the source, too."""
+        """Whether each number is in a translation exactly once, and stood alone in the source, too; and whether those
+        that are told apart by their order alone are in that order."""
         if not self.words:
             return True
         source, target = (NUMBERS.findall(side) for side in (self.text, text))
@@ -68,6 +77,7 @@ class Piece:
             self.words.keys() <= set(ALONE.findall(self.text)) & set(ALONE.findall(text))
             and all(target.count(number) == 1 for number in self.words)
             and set(target) <= set(source)  # no copy with a mistake in it
+            and [number for number in target if number in self.counted] == self.counted
         )
 
 
@@ -79,9 +89,16 @@ class Done:
     remarks: list[str] = field(default_factory=list)
 
 
-def translate_segments(translator: Translates, segments: list[Parts], also: Patterns = (), **how: Any) -> list[Done]:
-    """All sentences of all segments in one batch; a second one for those that lost a placeholder."""
-    plans = [list(plan(segment, also)) for segment in segments]
+def translate_segments(
+    translator: Translates, segments: list[Parts], also: Patterns = (), *, split: bool | None = None, **how: Any
+) -> list[Done]:
+    """All sentences of all segments in one batch; a second one for those that lost a placeholder.
+
+    `split` says whether lines are parted into sentences; as the model has learned it, unless given.
+    """
+    parted = split_sentences if (splits(about_of(translator)) if split is None else split) else whole
+    how |= {} if split is None else {"split": split}
+    plans = [list(plan(segment, also, parted)) for segment in segments]
     pieces = [item for items in plans for item in items if isinstance(item, Piece)]
     known: Known = {}
     run(translator, pieces, known, how)
@@ -116,19 +133,24 @@ def without_stop(source: str, target: str) -> str:
 # -- cutting ---------------------------------------------------------------------------------------------------------
 
 
-def plan(segment: Parts, also: Patterns) -> Iterator[Item]:
+def whole(text: str) -> list[str]:
+    """A line that is not parted."""
+    return [text]
+
+
+def plan(segment: Parts, also: Patterns, parted: Splitter) -> Iterator[Item]:
     """What to translate, and between it what to leave: the segment in its order."""
     parts = changed(changed(segment, partial(set_aside, also=also)), gaps)
     for is_gap, group in groupby(parts, lambda part: isinstance(part, Mark) and part.kind == "gap"):
         unit = list(group)
-        yield from unit if is_gap else sentences(changed(unit, protect))
+        yield from unit if is_gap else sentences(changed(unit, protect), parted)
 
 
 def gaps(text: str) -> Parts:
     return replaced(text, ((*gap.span(), Mark(gap[0], "gap", is_text=True)) for gap in GAPS.finditer(text)))
 
 
-def sentences(unit: Parts) -> Iterator[Item]:
+def sentences(unit: Parts, parted: Splitter) -> Iterator[Item]:
     """The sentences of a line as pieces; what has no words in it as it is."""
     taken = {number for part in unit if isinstance(part, str) for number in NUMBERS.findall(part)}
     free = (str(number) for number in count(FIRST) if str(number) not in taken)
@@ -139,7 +161,7 @@ def sentences(unit: Parts) -> Iterator[Item]:
             stands.append((len(text), next(free) if part.kind == "word" else SPACE * (part.kind == "space"), part))
         text += part if isinstance(part, str) else stands[-1][1]
     begin = 0
-    several = split_sentences(text) or [""]
+    several = parted(text) or [""]
     for number, sentence in enumerate(several, start=1):
         end = begin + len(sentence)
         border = end if number < len(several) else len(text) + 1

@@ -16,10 +16,13 @@ MOSTLY = 0.95  # the share of real tokens above which packing costs more than it
 
 
 def has_standard_parts(model: nn.Module) -> bool:
-    """Scaled dot products, layer norms, plain feed-forward networks, and positions that touch embeddings alone."""
+    """Scaled dot products, layer norms, plain feed-forward networks, plain blocks of them, and positions that touch
+    embeddings alone."""
     if any(isinstance(module, nn.RMSNorm | GatedFeedForward) for module in model.modules()):
         return False
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
+    if any(type(block) is not Block for stack in stacks for block in stack.blocks):
+        return False
     positions = [type(position) for stack in stacks for position in stack.positions]
     hooks = ("rotate", "score", "value")
     attentions = [module.attend for module in model.modules() if isinstance(module, MultiHead)]

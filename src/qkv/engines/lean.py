@@ -85,9 +85,7 @@ class LeanTransformer(LeanWriter):
         self.norm = self.target.norm
         self.encoder: nn.Module = LeanEncoder("encoder", model.encoder, make, c.activation)
         self.decoder = LeanDecoder("decoder", model.decoder, make, c.activation)
-        attentions = [cast(Block, block).memory_attention for block in model.decoder.blocks]
-        memories = [linear for attention in attentions for linear in (attention.key, attention.value)]
-        self.memory = joined("memory", make, *memories)  # keys and values of all layers
+        self.memory = memory_product(model, make)
         self.vocabulary = joined("vocabulary", make, model.vocabulary)
 
     def start(self, given: Tensor) -> tuple[Tensor, Beams]:
@@ -103,6 +101,12 @@ class LeanTransformer(LeanWriter):
 
     def embed(self, tokens: Tensor, seen: Beams) -> Tensor:
         return self.target(seen.arranged(tokens), seen.steps)
+
+
+def memory_product(model: Transformer, make: Make) -> Product:
+    """Keys and values of the source, for all layers of the decoder."""
+    attentions = [cast(Block, block).memory_attention for block in model.decoder.blocks]
+    return joined("memory", make, *(linear for one in attentions for linear in (one.key, one.value)))
 
 
 class LeanEmbedding:

@@ -1,20 +1,23 @@
 """Whether a faster form of a model that reads says what the model says: the same vectors, labels, next words."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from qkv.attention.pooling import mean
+from qkv.decoding.engine import Engine, Search
 from qkv.decoding.searcher import by_length
 from qkv.engines.products import Make, joined
 from qkv.engines.reader import lean_reader
+from qkv.layers import Head
 from qkv.models import GPT2, Headed, Model
 from qkv.text.tokenizer import PAD
 
 CELLS = 2**12  # tokens that are read at a time
+SOME = 32  # texts that are written on at a time
 Rows = Sequence[Sequence[int]]
 
 
@@ -33,8 +36,8 @@ def likeness(model: Model, other: Model, rows: Rows) -> dict[str, float]:
         one, two = (each(ids) if isinstance(each, Headed) else each.encode(ids) for each in (model, other))  # type: ignore[operator]
         if isinstance(model, Headed):
             for name in model.head_texts:
-                found: tuple[Tensor, ...] = tuple(each.answer(name) for each in (one, two))
-                if found[0].dim() == 2:  # (B, n)
+                if cast(Head, model.heads.get_submodule(name)).names_classes:
+                    found: tuple[Tensor, ...] = tuple(each.answer(name) for each in (one, two))  # (B, n)
                     same.append(found[0].argmax(dim=1) == found[1].argmax(dim=1))
             one, two = one.hidden, two.hidden
         cosines.append(torch.cosine_similarity(mean(one, ids != PAD), mean(two, ids != PAD)))
@@ -54,3 +57,13 @@ def next_tokens(model: GPT2, make: Make, rows: Rows) -> dict[str, float]:
         same += int((ours.argmax(dim=1) == theirs.argmax(dim=1)).sum())
         count += len(ours)
     return {"same_tokens": same / max(1, count)}
+
+
+def same_next(one: Engine, other: Engine, rows: Rows) -> float:
+    """The share of texts after which both engines write the same token."""
+    same, how = 0, Search(beam=1, ends="cut")
+    for first in range(0, len(rows), SOME):
+        some = [list(row) for row in rows[first : first + SOME]]
+        ours, theirs = ([found[0].tokens for found in each.decode(some, [1] * len(some), how)] for each in (one, other))
+        same += sum(a == b for a, b in zip(ours, theirs, strict=True))
+    return same / max(1, len(rows))

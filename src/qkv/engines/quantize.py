@@ -8,21 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import Tensor
 
 from qkv.convert import digest
-from qkv.decoding.engine import Plain, Search
+from qkv.decoding.engine import Engine, Plain, Search
 from qkv.decoding.translator import longest_targets
 from qkv.engines.lean import Lean, is_standard, lean_writer
 from qkv.engines.likeness import batches
+from qkv.engines.native.file import write
+from qkv.engines.native.library import Native, is_built
+from qkv.engines.native.writer import NativeWriter
 from qkv.engines.products import Calibration, Int8, Make, Product, has_kernel, quantised
 from qkv.engines.reader import lean_reader
 from qkv.errors import InputError
-from qkv.files import write_with
 from qkv.folder import Loaded
-from qkv.models import GPT2, Headed, Model, Transformer
+from qkv.models import GPT2, Model, Transformer
+from qkv.weights import read_weights, save_weights
 
 FILE = "int8.safetensors"
 WRITTEN = 16  # tokens after each text of a language model, which give ranges too
@@ -61,13 +63,13 @@ def quantize(model: Model, sources: list[list[int]]) -> dict[str, Stored]:
 
 
 @torch.inference_mode()
-def quantize_reader(model: Model, rows: list[list[int]]) -> dict[str, Stored]:
-    """All products of a backbone's stacks, their input's ranges as they are when these texts are read."""
+def smoothing(model: Model, rows: list[list[int]]) -> dict[str, Tensor]:
+    """What the inputs of a backbone's products are divided by, from their ranges when these texts are read."""
     watched = Calibration()
-    reader: Any = lean_reader(model.backbone if isinstance(model, Headed) else model, watched)
+    reader: Any = lean_reader(model, watched)
     for ids in batches(rows):
         reader.encode(ids)
-    return stored(watched, smooth=True)
+    return {name: watched.smoothing(name) for name in watched.weights}
 
 
 def stored(watched: Calibration, *, smooth: bool = False) -> dict[str, Stored]:
@@ -103,14 +105,22 @@ def int8_engine(model: Model, kept: dict[str, Stored]) -> Lean:
     return engine
 
 
+def eight_bits(model: Model, folder: Path, new: Path, kept: dict[str, Stored]) -> dict[str, Engine]:
+    """The 8-bit forms of a model that writes: that of the native engine, for which a new file is written, and torch's,
+    which streams use, and machines that the native engine was not built on."""
+    write(new, model, made_of=digest(folder))
+    if not is_built():
+        return {"int8": int8_engine(model, kept)}
+    return {"int8": NativeWriter(model, Native(new)), "int8_torch": int8_engine(model, kept)}
+
+
 # -- the file --------------------------------------------------------------------------------------------------------
 
 
 def save(folder: Path, kept: dict[str, Stored]) -> None:
     every = {f"{name}.{part}": value for name, stored in kept.items() for part, value in vars(stored).items()}
     tensors = {name: value for name, value in every.items() if value is not None}
-    metadata = {"format": "pt", "weights": digest(folder)}
-    write_with(folder / FILE, lambda temporary: save_file(tensors, temporary, metadata=metadata))
+    save_weights(folder / FILE, tensors, weights=digest(folder))
 
 
 def load(folder: Path) -> dict[str, Stored]:
@@ -119,9 +129,7 @@ def load(folder: Path) -> dict[str, Stored]:
     if not path.exists():
         raise InputError(f"{folder} has no {FILE}; make it with: qkv quantize {folder}")
     try:
-        with safe_open(path, "pt") as file:
-            of = (file.metadata() or {}).get("weights")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        tensors, header = read_weights(path)
         names = dict.fromkeys(name.rpartition(".")[0] for name in tensors)
         kept = {}
         for name in names:
@@ -129,7 +137,7 @@ def load(folder: Path) -> dict[str, Stored]:
             kept[name] = Stored(values, scale, ends, tensors.get(f"{name}.smooth"))
     except (SafetensorError, OSError, KeyError) as error:
         raise InputError(f"{path} is damaged ({error}); make it anew with: qkv quantize {folder}") from None
-    if of != digest(folder):
+    if header.get("weights") != digest(folder):
         raise InputError(f"{path} was made of other weights; make it anew with: qkv quantize {folder}")
     return kept
 

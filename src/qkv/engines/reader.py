@@ -50,8 +50,8 @@ def lean_reader(model: M, make: Make = FASTEST, precision: torch.dtype = torch.f
     """The same model, which shares all weights but those of its stacks, with these in the lean form."""
     if not can_read(model):
         raise InputError(
-            f"only a backbone with scaled dot products and sinusoidal, learned or no positions has a lean form, and "
-            f"this is a {type(model).__name__} ({model.sizes()}); use the engine plain"
+            "only a backbone with scaled dot products, no entities, and sinusoidal, learned or no positions has a lean "
+            f"form, and this is a {type(model).__name__} ({model.sizes()}); use the engine plain"
         )
     lean = copy.copy(model)
     lean._modules = dict(model._modules)

@@ -8,20 +8,20 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import Tensor
 
 from qkv.data import Rows, Shard
-from qkv.decoding.engine import Search, padded
+from qkv.decoding.engine import Engine, Plain, Search, padded
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.lexicon import Cells, Ids, Lexicon, Shares, crossed
 from qkv.decoding.sampling import RowNumber
 from qkv.engines.lean import Lean, LeanTransformer
+from qkv.engines.native.writer import NativeWriter
 from qkv.errors import InputError
-from qkv.files import write_with
 from qkv.models import Transformer
 from qkv.text.tokenizer import EOS, UNK, Tokenizer
+from qkv.weights import read_weights, save_weights
 
 FILE = "shortlist.safetensors"
 WITH = "+shortlist"  # what stands after the name of an engine that uses it
@@ -110,6 +110,25 @@ class Shortlisted(Lean):
         return [[replace(one, tokens=short.ids[one.tokens].tolist()) for one in several] for several in found]
 
 
+class NativeShortlisted(NativeWriter):
+    """The searches of the native engine, each sentence with the words of its own shortlist alone."""
+
+    def __init__(self, engine: NativeWriter, shortlist: Shortlist) -> None:
+        super().__init__(engine.model, engine.native, lambda: Shortlisted(cast(Lean, engine.other), shortlist))
+        self.shortlist, self.name = shortlist, f"{engine.name}{WITH}"
+
+    def lists(self, sources: list[list[int]]) -> list[list[int]]:
+        ids, may = self.shortlist.of(padded(sources))
+        return [ids[row].tolist() for row in may]
+
+
+def shortlisted(engine: Engine, shortlist: Shortlist) -> Plain:
+    """The same engine, which tries each sentence's shortlist only."""
+    if isinstance(engine, NativeWriter):
+        return NativeShortlisted(engine, shortlist)
+    return Shortlisted(cast(Lean, engine), shortlist)
+
+
 # -- making one ------------------------------------------------------------------------------------------------------
 
 
@@ -166,8 +185,7 @@ def cells(corpus: Rows) -> Iterator[Cells]:
 
 
 def save(folder: Path, shortlist: Shortlist, tokenizer: Tokenizer) -> None:
-    metadata = {"format": "pt", "tokenizer": tokenizer.fingerprint}
-    write_with(folder / FILE, lambda temporary: save_file(vars(shortlist), temporary, metadata=metadata))
+    save_weights(folder / FILE, vars(shortlist), tokenizer=tokenizer.fingerprint)
 
 
 def load(folder: Path, tokenizer: Tokenizer) -> Shortlist:
@@ -176,11 +194,10 @@ def load(folder: Path, tokenizer: Tokenizer) -> Shortlist:
     if not path.exists():
         raise InputError(f"{folder} has no {FILE}; {again}")
     try:
-        with safe_open(path, "pt") as file:
-            of = (file.metadata() or {}).get("tokenizer")
-            found = Shortlist(*(file.get_tensor(name) for name in ("frequent", "starts", "ids")))
-    except (SafetensorError, OSError) as error:
+        tensors, header = read_weights(path)
+        found = Shortlist(*(tensors[name] for name in ("frequent", "starts", "ids")))
+    except (SafetensorError, OSError, KeyError) as error:
         raise InputError(f"{path} is damaged ({error}); {again}") from None
-    if of != tokenizer.fingerprint:
+    if header.get("tokenizer") != tokenizer.fingerprint:
         raise InputError(f"{path} was made for another vocabulary; {again}")
     return found

@@ -7,5 +7,5 @@ from qkv.layers.embedding import NEVER, Embedding, Inputs, NoProjection, Predict
 from qkv.layers.heads import HEADS, Head, Pool, pooled
 from qkv.layers.initialisation import init_normal, init_xavier
 from qkv.layers.recurrent import CELLS, CellState, ProjectedLSTM, Recurrence
-from qkv.layers.stack import Block, FeedForward, GatedFeedForward, Residual, Seen, Stack
-from qkv.layers.stack_config import ACTIVATIONS, Activation, ModelConfig, Norm, StackConfig
+from qkv.layers.stack import Block, FeedForward, GatedFeedForward, Residual, Seen, Stack, attentions
+from qkv.layers.stack_config import ACTIVATIONS, Activation, ModelConfig, Norm, StackConfig, turn

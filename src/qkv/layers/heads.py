@@ -1,5 +1,7 @@
 """What stands on a backbone to answer a question: states of tokens (B, T, D) in, an answer out."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -7,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention.pooling import Pooling, mean
-from qkv.errors import InputError
+from qkv.errors import InputError, nearest
 from qkv.layers.dropout import Dropout
 from qkv.layers.embedding import Embedding
 from qkv.layers.recurrent import Recurrence
@@ -15,6 +17,11 @@ from qkv.layers.stack_config import StackConfig
 
 Pool = Literal["last", "first", "mean", "concat"]
 WIDTHS = {"concat": 3}  # of what stands for a text, in widths of a state
+DENSE: dict[str, Callable[[], nn.Module]] = {
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "gelu_tanh": partial(nn.GELU, approximate="tanh"),
+}
 MOMENTUM = 0.1  # of the batch norms, as torch has it
 
 
@@ -22,6 +29,7 @@ class Head(nn.Module):
     """One linear layer over what `hidden` (B, T, D) says of some tokens; `real` (B, T) is True at those of the text."""
 
     of_pairs: ClassVar[bool] = False  # whether it is also told which tokens are of the second text
+    names_classes: ClassVar[bool] = False  # whether what it says of a text, (B, n), are the logits of n classes
 
     def __init__(self, width: int, *, n: int, dropout: float = 0.1) -> None:
         super().__init__()
@@ -38,18 +46,23 @@ class ClassHead(Head):
 
     `pool` says what stands for the text: the state of its last token (GPT), of its first (BERT), the mean of all, or
     the last, the largest and the mean side by side, `concat` (ULMFiT). With `dense`, BERT's pooler, tanh(h V + b),
-    stands before it; `relu` takes the place of tanh (DistilBERT).
+    stands before it; `activation` names what takes the place of tanh: relu (DistilBERT) or gelu_tanh (BigBird).
     """
 
+    names_classes = True
+
     def __init__(
-        self, width: int, *, n: int, pool: Pool = "last", dense: bool = False, relu: bool = False, dropout: float = 0.1
-    ) -> None:
+        self, width: int, *, n: int, pool: Pool = "last", dense: bool = False, activation: str = "tanh",
+        dropout: float = 0.1,
+    ) -> None:  # fmt: skip
         width *= WIDTHS.get(pool, 1)
         super().__init__(width, n=n, dropout=dropout)
         self.pool: Pool = pool
         self.dense = nn.Sequential()
+        if activation not in DENSE:
+            raise InputError(f"a head has no activation {activation!r}; {nearest(activation, DENSE)}")
         if dense:
-            self.dense = nn.Sequential(nn.Linear(width, width), nn.ReLU() if relu else nn.Tanh())
+            self.dense = nn.Sequential(nn.Linear(width, width), DENSE[activation]())
 
     def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
         return self.output(self.dropout(self.dense(pooled(hidden, real, self.pool))))
@@ -81,6 +94,8 @@ class ConcatHead(Head):
     Sizes and dropouts are those of the authors' code.
     """
 
+    names_classes = True
+
     def __init__(
         self, width: int, *, n: int, hidden: int = 50, dropout: float = 0.4, last_dropout: float = 0.1
     ) -> None:
@@ -101,6 +116,8 @@ class AttentionHead(Head):
     """Chronopoulou et al. 2019 (SiATL), section 3.2: an LSTM of the task's own over the states of the language model,
     and a self-attention with one learned query over its states; logits (B, n)."""
 
+    names_classes = True
+
     def __init__(self, width: int, *, n: int, d_hidden: int = 100, dropout: float = 0.3) -> None:
         super().__init__(d_hidden, n=n, dropout=dropout)
         if d_hidden < 1:
@@ -116,10 +133,12 @@ class AttentionHead(Head):
 class NumberHead(ClassHead):
     """Devlin et al. 2019, section 4.1 (STS-B): one number for a text, by a class of its own; (B,)."""
 
+    names_classes = False
+
     def __init__(
-        self, width: int, *, pool: Pool = "last", dense: bool = False, relu: bool = False, dropout: float = 0.1
+        self, width: int, *, pool: Pool = "last", dense: bool = False, activation: str = "tanh", dropout: float = 0.1
     ) -> None:
-        super().__init__(width, n=1, pool=pool, dense=dense, relu=relu, dropout=dropout)
+        super().__init__(width, n=1, pool=pool, dense=dense, activation=activation, dropout=dropout)
 
     def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
         return super().forward(hidden, real)[:, 0]
@@ -161,6 +180,7 @@ class AnswerNetwork(Head):
     Differs: in the paper p_k reads the state that the GRU makes of x; here, as in the authors' code, the one before.
     """
 
+    names_classes = True
     of_pairs = True
 
     def __init__(self, width: int, *, n: int, turns: int = 5, dropping: float = 0.1, dropout: float = 0.1) -> None:

@@ -1,15 +1,16 @@
 """Vaswani et al. 2017, Figure 1: sub-layers, blocks of them, and a stack of blocks with the positions that it owns."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from qkv.attention import KeyValues, MultiHead, Remembered
+from qkv.attention import KeyValues, MultiHead, Remembered, Soft, build_attention
 from qkv.config import build
 from qkv.errors import InputError
 from qkv.kernels import FastLinear, gelu_tanh
@@ -62,8 +63,12 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(c.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.contract(self.inner(self.expand(x)))
+
+    def inner(self, expanded: Tensor) -> Tensor:
+        """What is contracted (.., F), of what was expanded."""
         activation = gelu_tanh if self.fused and self.training else self.activation
-        return self.contract(self.dropout(activation(self.expand(x))))
+        return self.dropout(activation(expanded))
 
 
 class GatedFeedForward(FeedForward):
@@ -88,14 +93,14 @@ class Seen(Remembered):
 class Block(nn.Module):
     """Self-attention, attention over a memory if it has one, feed-forward; a residual around each."""
 
-    def __init__(self, c: StackConfig, *, use: Use = "encoder", has_memory: bool = False) -> None:
+    def __init__(self, c: StackConfig, *, use: Use = "encoder", has_memory: bool = False, layer: int = 0) -> None:
         super().__init__()
-        self.attention = MultiHead(c, attention=c.attention_of(use), use=use)
+        self.attention = MultiHead(c, attention=c.attention_of(use, layer), use=use)
         residual = partial(Residual, c.d_model, c.dropout, c.norm, c.eps, rms=c.rms)
         self.attention_residual = residual()
         self.has_memory = has_memory
         if has_memory:
-            self.memory_attention = MultiHead(c, attention=c.attention_of("memory"), use="memory")
+            self.memory_attention = MultiHead(c, attention=c.attention_of("memory", layer), use="memory")
             self.memory_residual = residual()
         self.feed_forward = (GatedFeedForward if c.gated else FeedForward)(c)
         self.feed_forward_residual = residual()
@@ -116,6 +121,19 @@ class Block(nn.Module):
         return self.feed_forward_residual(x, self.feed_forward)
 
 
+def settle(parts: Sequence[Soft]) -> None:
+    """Tell the attentions of a stack, one for each layer, of each other."""
+    for layer, part in enumerate(parts):
+        part.settle(layer, next(one for one in parts if type(one) is type(part)))
+
+
+def attentions(c: StackConfig, use: str, layers: int) -> nn.ModuleList:
+    """What stands inside the heads of a stack, without its projections."""
+    parts = [build_attention(c.attention_of(use, layer), c, use) for layer in range(layers)]
+    settle(parts)
+    return nn.ModuleList(parts)
+
+
 class Stack(nn.Module):
     """N blocks over embedded tokens. With pre-norm a last normalisation follows, since the last sum has had none.
 
@@ -131,7 +149,17 @@ class Stack(nn.Module):
         self.positions = nn.ModuleList([first, *more])  # one for all layers, or one for each
         self.norm_inputs = normalisation(c.d_model, c.eps, rms=c.rms) if norm_inputs else nn.Identity()
         self.dropout = Dropout(c.dropout)
-        self.blocks = nn.ModuleList(Block(c, use=use, has_memory=has_memory) for _ in range(layers))
+        blocks = [self.block(c, i, use=use, has_memory=has_memory) for i in range(layers)]
+        settle([block.attention.attend for block in blocks])
+        settle([block.memory_attention.attend for block in blocks if has_memory])
+        self.blocks = nn.ModuleList(blocks)
+        is_added = type(first).score is not Position.score or first.has_value
+        if is_added and any(block.attention.attend.shortens for block in blocks):
+            raise InputError(
+                f"position={c.position!r} adds to pairs of tokens, and attention={c.attention!r} has none: it "
+                "looks at slots that are made of many; take another position, for example rotary, sinusoidal or learned"
+            )
+        self.extra = extra_tokens([block.attention.attend.extra for block in blocks], c.d_model)
         self.position_name = c.position
         self.recompute = False  # in training, keep only what passes between blocks: see forward
         self.norm = normalisation(c.d_model, c.eps, rms=c.rms) if c.norm == "pre" else nn.Identity()
@@ -149,6 +177,11 @@ class Stack(nn.Module):
                 "use qkv train --task heads, or another position"
             )
 
+    def refuse_whole(self, given: str) -> None:
+        """For a model whose masks hide single pairs of tokens: `given` says why."""
+        if not all(block.attention.attend.hides_pairs for block in self.blocks):  # type: ignore[union-attr]
+            raise InputError(f"linformer's slots hold all tokens of a text, but {given}; take another attention")
+
     def forward(
         self, x: Tensor, at: Places, mask: Tensor | None,
         memory: Tensor | None = None, memory_mask: Tensor | None = None, seen: list[Seen] | None = None,
@@ -160,13 +193,64 @@ class Stack(nn.Module):
         With `recompute`, the backward pass computes each block once more: less memory for a third more time.
         Chen et al. 2016, section 4: memory for activations falls from N blocks to one and N inputs.
         """
-        x = self.dropout(self.norm_inputs(self.position.embed(x, at)))  # (B, T, D)
-        again = self.recompute and self.training and torch.is_grad_enabled()
-        for i, block in enumerate(self.blocks):
-            run = partial(checkpoint, block, use_reentrant=False) if again else block
-            position = self.positions[i % len(self.positions)]
+        x = self.begun(x, at)
+        if self.extra is not None:
+            if seen is not None or keys is not None or at.tree is not None:
+                raise InputError(
+                    "tokens in front of a text (bigbird(kind='etc')) have no place in this model; use 'itc'"
+                )
+            x, at, mask = in_front(self.extra, x, at, mask)
+        for i, (run, position) in enumerate(self.each()):
             given = keys(i, x) if keys else None
             if unasked and i == len(self.blocks) - 1:
                 x, at, mask = x[:, unasked:], at.behind(unasked), None if mask is None else mask[:, :, unasked:]
             x = run(x, at, position, mask, memory, memory_mask, seen[i] if seen else None, given)
-        return self.norm(x)
+        return self.norm(x if self.extra is None else x[:, len(self.extra) :])
+
+    def block(self, c: Any, layer: int, **how: Any) -> Block:
+        """The block of a layer: a stack of other blocks makes its own."""
+        return Block(c, layer=layer, **how)
+
+    def begun(self, x: Tensor, at: Places) -> Tensor:
+        """What the first block reads (B, T, D)."""
+        return self.dropout(self.norm_inputs(self.position.embed(x, at)))
+
+    def each(self) -> Iterator[tuple[Callable[..., Any], Position]]:
+        """The blocks, to be called, each with its position."""
+        again = self.recompute and self.training and torch.is_grad_enabled()
+        for i, block in enumerate(self.blocks):
+            position: Any = self.positions[i % len(self.positions)]
+            yield partial(checkpoint, block, use_reentrant=False) if again else block, position
+
+
+# -- tokens in front of a text -----------------------------------------------------------------------------------------
+
+
+def extra_tokens(counts: Sequence[int], width: int) -> nn.Parameter | None:
+    """The tokens that attentions want in front of a text, (G, D); None if none does."""
+    wanted = sorted(set(counts) - {0})
+    if len(wanted) > 1:
+        raise InputError(f"the layers of one stack want {wanted} tokens of their own; give them the same global_blocks")
+    return nn.Parameter(torch.randn(wanted[0], width) * 0.02) if wanted else None
+
+
+def in_front(extra: Tensor, x: Tensor, at: Places, mask: Tensor | None) -> tuple[Tensor, Places, Tensor | None]:
+    """Zaheer et al. 2020, section 2, extended construction: learned tokens (G, D), which see all that any token sees
+    and are seen by all; the places of the text (B, T, D) are counted behind them."""
+    G = len(extra)
+    x = torch.cat((extra.expand(len(x), -1, -1), x), dim=1)
+
+    def behind(places: Tensor) -> Tensor:
+        first = torch.arange(G, device=places.device).expand(*places.shape[:-1], G)
+        return torch.cat((first, places + G), dim=-1)
+
+    same = None if at.same is None else F.pad(at.same, (G, 0, G, 0), value=True)
+    sentence = None if at.sentence is None else F.pad(at.sentence, (G, 0), value=-1)
+    run = at.run + G if at.run else 0
+    at = replace(at, query=behind(at.query), key=behind(at.key), same=same, sentence=sentence, run=run)
+    if mask is None:
+        return x, at, None
+    mask = F.pad(mask, (G, 0), value=True)
+    if mask.size(-2) > 1:
+        mask = torch.cat((mask.any(dim=-2, keepdim=True).expand(*mask.shape[:-2], G, -1), mask), dim=-2)
+    return x, at, mask

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.attention import where_it_can
-from qkv.config import setting
+from qkv.config import setting, split_calls
 from qkv.errors import InputError
+from qkv.memory import all_memory
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "swish"]
 # gelu: Hendrycks & Gimpel 2016, as in BERT; gelu_tanh: its approximation by tanh, as in GPT; swish: Ramachandran et al.
@@ -41,6 +41,17 @@ class ModelConfig:
                 raise InputError(f"{field.name} must be at least 1, not {value}")
             if kind is float and not 0 <= value < 1:
                 raise InputError(f"{field.name} must be at least 0 and below 1, not {value}")
+        if 4 * self.least_parameters > all_memory():
+            raise InputError(
+                f"a model of these sizes has more than {self.least_parameters:,} parameters, which do not fit into the "
+                "memory of this machine; make it smaller"
+            )
+
+    @property
+    def least_parameters(self) -> int:
+        """Fewer than the model has: those of its vocabulary, and of the squares of its layers."""
+        layers = sum(getattr(self, name, 0) for name in ("layers", "encoder_layers", "decoder_layers"))
+        return self.d_model * self.vocab_size + layers * self.d_model**2
 
     @property
     def n_heads(self) -> int:
@@ -64,7 +75,9 @@ class StackConfig(ModelConfig):
     norm: Norm = setting("post", "layer norm after each residual (the paper) or before each sub-layer")
     eps: float = setting(1e-5, "added to the variance in layer norms")
     position: str = setting("sinusoidal", "any name that `qkv list positions` prints, e.g. learned(length=64)")
-    attention: str = setting("scaled_dot", "any name that `qkv list attention` prints, e.g. scaled_dot(dropout=0.1)")
+    attention: str = setting(
+        "scaled_dot", "any name that `qkv list attention` prints, e.g. scaled_dot(dropout=0.1); several, by turns: a, b"
+    )
     attention_bias: bool = setting(False, "biases in the attention projections (fairseq and Marian have them)")
     max_length: int = setting(1024, "longest sentence in tokens that the model takes")
 
@@ -100,6 +113,11 @@ class StackConfig(ModelConfig):
         named = {"positions": (self.position, type(self).position), "attention": (self.attention, type(self).attention)}
         return "".join(f", {chosen} {part}" for part, (chosen, usual) in named.items() if chosen != usual)
 
-    def attention_of(self, use: str) -> str:
-        """The attention that stands in the encoder, the decoder, or over the memory."""
-        return where_it_can(self.attention, use)
+    def attention_of(self, use: str, layer: int = 0) -> str:
+        """The attention of a layer of the encoder or the decoder, or over the memory: of several, by turns."""
+        return turn(self.attention, layer)
+
+
+def turn(specs: str, layer: int) -> str:
+    texts = split_calls(specs)
+    return texts[layer % len(texts)]

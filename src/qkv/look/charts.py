@@ -3,6 +3,7 @@
 import json
 import math
 import statistics
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ FEW = 40  # points up to which each gets a dot
 Runs = Sequence[Sequence[float]]  # the numbers of each row's runs
 RUN, MEAN = "#9bb8d3", "#b3382c"
 LONGEST = 40  # letters of a row's name
+WIDE = 22  # letters over a panel; more go to another line
 
 
 def curves(
@@ -150,7 +152,7 @@ def compose(names: list[str], families: list[str], panels: Mapping[str, list[lis
                 axes.plot(some, [row] * len(some), "o", color=RUN, ms=4)
                 spread = statistics.stdev(some) if len(some) > 1 else None
                 axes.errorbar(statistics.fmean(some), row, xerr=spread, fmt="o", color=MEAN, ms=5.5, lw=1.6, capsize=3)
-        axes.set_title(name, color=INK, fontsize=10)
+        axes.set_title(textwrap.fill(name, WIDE), color=INK, fontsize=10)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
         lined(axes)
     grid[0].set_yticks(range(len(names)), names, family=families, parse_math=False)

@@ -6,21 +6,23 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from qkv.attention import ATTENTIONS, SCORES, Soft
 from qkv.attention.scores import ScaledDot
 from qkv.decoding import Translator
 from qkv.errors import InputError
-from qkv.layers import Block, Embedding, Inputs, Stack
+from qkv.layers import Block, Embedding, FeedForward, GatedFeedForward, Inputs, Residual, Stack
+from qkv.layers.stack_config import ACTIVATIONS
 from qkv.look.sentence import backbone_of, ids_of, read_ids, reads, run
 from qkv.look.steps import Step, table
 from qkv.models import Transformer
 from qkv.objectives.answers import reading
+from qkv.positions import Position
 from qkv.text.normalise import normalise
 
 Which = Literal["encoder", "decoder"]
+AGAIN = "A normalised copy for the next sub-layer."
 Insides = dict[nn.Module, tuple[Any, Any]]  # what went into and out of each part of a model
 
 
@@ -41,15 +43,22 @@ def explain(opened: Any, text: str, *, stack: Which = "encoder", layer: int = 1,
     embedded, placed, x = seen[table_of][1][0], seen[chosen.dropout][1][0], seen[block][0][0][0]  # (T, D)
     scale = "" if table_of.scale == 1 else " * sqrt(d_model)"
     segment = " + S[segment]" if isinstance(table_of, Inputs) else ""
+    sum_of = "E + P" if touches(chosen.position, "embed") else "E"
     is_normed = not isinstance(chosen.norm_inputs, nn.Identity)
-    return [
+    steps = [
         table("embeddings", f"E[token]{scale}{segment}", words, embedded, "One row of the table for each token."),
-        table("positions", "LayerNorm(E + P)" if is_normed else "E + P", words, placed,
+        table("positions", f"{norm_name(chosen.norm_inputs)}({sum_of})" if is_normed else sum_of, words, placed,
               "The same, with what the position encoding adds to it."),
         table("input of the block", "x", words, x, "What this block reads: the above, or what the block below wrote."),
         *attended(seen, block, words, head - 1),
         *finished(seen, block, words),
     ]  # fmt: skip
+    if layer == len(chosen.blocks) and not isinstance(chosen.norm, nn.Identity):
+        about = "Pre-norm: the last sum has had no norm yet, so one more follows the last block."
+        steps.append(
+            table("output of the stack", f"{norm_name(chosen.norm)}(z)", words, seen[chosen.norm][1][0], about)
+        )
+    return steps
 
 
 Watched = tuple[Stack, list[str], Embedding, Insides]  # a stack, its tokens, the table that they come from, all inside
@@ -102,23 +111,54 @@ def watching(model: nn.Module, *, first: bool) -> Iterator[Insides]:
         yield seen
 
 
+def norm_name(norm: nn.Module) -> str:
+    return "RMSNorm" if isinstance(norm, nn.RMSNorm) else "LayerNorm"
+
+
+def read_by(residual: Residual, name: str) -> str:
+    """What a sub-layer reads of `name`: with pre-norm, a normalised copy."""
+    return name if residual.place == "post" else f"{norm_name(residual.norm)}({name})"
+
+
+def bias(linear: nn.Linear, name: str) -> str:
+    """The bias of a projection in an equation, if it has one."""
+    return "" if linear.bias is None else f" + {name}"
+
+
+def touches(position: Position, hook: str) -> bool:
+    """Whether a position encoding does anything at this place: embed, rotate ..."""
+    return getattr(type(position), hook) is not getattr(Position, hook)
+
+
 def attended(seen: Insides, block: Block, words: list[str], head: int) -> Iterator[Step]:
-    """Queries, keys, values, scores and weights of one head; then all heads together."""
-    (q, k, v, at, mask, position), _ = seen[block.attention.attend]  # (1, H, T, K) each
-    attend = block.attention.attend
-    scores, bias, visible = attend.score(q, k, at), position.score(q, k, at), attend.visible(at, mask)
+    """What attention reads; queries, keys, values, scores and weights of one head; then all heads together."""
+    multi, residual = block.attention, block.attention_residual
+    (q, k, v, at, mask, position), _ = seen[multi.attend]  # (1, H, T, K) each
+    read = read_by(residual, "x")
+    if residual.place == "pre":
+        about = "Pre-norm: each sub-layer reads a normalised copy, the sum itself goes on as it is."
+        yield table("norm of the input", read, words, seen[residual.norm][1][0], about)
+    attend = multi.attend
+    scores, visible = attend.score(q, k, at), attend.visible(at, mask)
+    added = attend.bias(q, k, at, mask, position)
     width, h = q.size(-1), f"head {head + 1}"
-    yield table("queries", f"q = x W^Q, {h}", words, q[0, head], "What each token asks for.")
-    yield table("keys", f"k = x W^K, {h}", words, k[0, head], "What each token answers to.")
-    yield table("values", f"v = x W^V, {h}", words, v[0, head], "What each token gives.")
+    turned = "rotate({})" if touches(position, "rotate") else "{}"
+    asks, answers = (
+        f"{read} W^{name}{bias(part, f'b^{name}')}" for name, part in (("Q", multi.query), ("K", multi.key))
+    )
+    yield table("queries", f"q = {turned.format(asks)}, {h}", words, q[0, head], "What each token asks for.")
+    yield table("keys", f"k = {turned.format(answers)}, {h}", words, k[0, head], "What each token answers to.")
+    gives = f"v = {read} W^V{bias(multi.value, 'b^V')}, {h}"
+    yield table("values", gives, words, v[0, head], "What each token gives.")
     dots = (q @ k.transpose(-1, -2))[0, head]
     yield table("products", "q k^T", words, dots, "How well each key (column) answers each query (row).", words)
     about = f"What softmax reads: the model's score ({type(attend.score).__name__})"
-    about += "." if bias is None else ", and what the position encoding adds to it."
+    about += "." if added is None else ", and what the position encoding adds to it."
     title, name = "scores", f"{named(attend.score, SCORES)}(q, k)"
     if type(attend.score) is ScaledDot:
         title, name = "scaled scores", f"q k^T / sqrt({width}) = q k^T / {math.sqrt(width):.4g}"
-    scores = scores if bias is None else scores + bias
+    if added is not None:
+        scores, name = scores + added, f"{name} + positions"
     yield table(title, name, words, scores[0, head], about, words)
     if visible is not None and not bool(visible.all()):
         blocked = scores.masked_fill(~visible, -torch.inf)
@@ -131,10 +171,12 @@ def attended(seen: Insides, block: Block, words: list[str], head: int) -> Iterat
     about = "Each row sums to 1." if torch.allclose(sums, one) else "The rows of this attention need not sum to 1."
     chosen = "softmax" if type(attend).choose is Soft.choose else named(attend, ATTENTIONS)
     yield table("weights", f"{chosen}, {h}", words, weights[0, head], about, words)
-    yield table("context", f"weights v, {h}", words, context[0, head], "The values, mixed by the weights.")
+    mixed = "weights v" if position.value(weights, at) is None else "weights v + positions"
+    yield table("context", f"{mixed}, {h}", words, context[0, head], "The values, mixed by the weights.")
     yield table("heads side by side", "Concat(head_1 .. head_h)", words, joined, f"All {q.size(1)} heads in one row.")
-    out = seen[block.attention.output][1][0]  # (T, D)
-    yield table("attention's output", "Concat W^O", words, out, "Back to the width of the model.")
+    out = seen[multi.output][1][0]  # (T, D)
+    name = f"Concat W^O{bias(multi.output, 'b^O')}"
+    yield table("attention's output", name, words, out, "Back to the width of the model.")
 
 
 def named(part: nn.Module, parts: Mapping[str, type[nn.Module]]) -> str:
@@ -144,22 +186,47 @@ def named(part: nn.Module, parts: Mapping[str, type[nn.Module]]) -> str:
 
 def finished(seen: Insides, block: Block, words: list[str]) -> Iterator[Step]:
     """The residuals, norms and the feed-forward network, in the order in which this block has them."""
-    is_post, network = block.attention_residual.place == "post", block.feed_forward
-    x, y = seen[block][0][0][0], seen[block.feed_forward_residual][0][0][0]  # what enters the block, and the network
-    added = x + seen[block.attention.output][1][0]
-    yield table("residual", "x + attention(x)", words, added, "The input is added to it.")
-    if is_post:
-        about = "Every token on its own: mean 0, variance 1, then the learned scale and shift."
-        yield table("norm", "LayerNorm(x + attention(x))", words, seen[block.attention_residual.norm][1][0], about)
+    first, last, network = block.attention_residual, block.feed_forward_residual, block.feed_forward
+    name = "a" if block.has_memory else "y"  # of what the next sub-layer takes
+    yield from around(seen, first, words, "x", f"attention({read_by(first, 'x')})", name)
     if block.has_memory:
-        yield table("after the source", "y", words, y, "What attention over the source has added to it.")
-    if not is_post:
-        about = "Pre-norm: each sub-layer reads a normalised copy, the sum itself goes on as it is."
-        yield table("norm", "LayerNorm(y)", words, seen[block.feed_forward_residual.norm][1][0], about)
-    inside = network.activation(seen[network.expand][1][0])
-    out, result = seen[network.contract][1][0], seen[block][1][0]
-    bent = "max(0, y W_1 + b_1)" if network.activation is F.relu else "activation(y W_1 + b_1)"
-    last = "LayerNorm(y + FFN(y))" if is_post else "y + FFN(LayerNorm(y))"
+        second, where = block.memory_residual, " after the source"
+        over = f"attention({read_by(second, name)}, source)"
+        if second.place == "pre":
+            yield table("norm before the source", read_by(second, name), words, seen[second.norm][1][0], AGAIN)
+        about = "The same steps once more, with the keys and values of what the encoder wrote."
+        yield table("attention over the source", over, words, seen[block.memory_attention.output][1][0], about)
+        yield from around(seen, second, words, name, over, "y", where)
+    read = read_by(last, "y")
+    if last.place == "pre":
+        yield table("norm", read, words, seen[last.norm][1][0], AGAIN)
+    inside, out, result = seen[network.contract][0][0][0], seen[network.contract][1][0], seen[block][1][0]
+    bent = formula(network, read)
     yield table("feed-forward, inside", bent, words, inside, "Wider, and bent: what is below 0 is cut or flattened.")
-    yield table("feed-forward", f"{bent} W_2 + b_2", words, out, "Back to the width of the model.")
-    yield table("output of the block", last, words, result, "What the next block reads.")
+    widths = f"{bent} W_2{bias(network.contract, 'b_2')}"
+    yield table("feed-forward", widths, words, out, "Back to the width of the model.")
+    total = f"y + FFN({read})"
+    ends = f"z = {norm_name(last.norm)}({total})" if last.place == "post" else f"z = {total}"
+    yield table("output of the block", ends, words, result, "What the next block reads.")
+
+
+def around(
+    seen: Insides, residual: Residual, words: list[str], taken: str, sub_layer: str, name: str, where: str = ""
+) -> Iterator[Step]:
+    """What a residual makes of what it takes and of what its sub-layer writes; the result has a name."""
+    total, result = f"{taken} + {sub_layer}", seen[residual][1][0]
+    about = "The input is added to it."
+    if residual.place == "pre":
+        yield table(f"residual{where}", f"{name} = {total}", words, result, about)
+        return
+    yield table(f"residual{where}", total, words, seen[residual.norm][0][0][0], about)
+    about = "Every token on its own: mean 0, variance 1, then the learned scale and shift."
+    yield table(f"norm{where}", f"{name} = {norm_name(residual.norm)}({total})", words, result, about)
+
+
+def formula(network: FeedForward, read: str) -> str:
+    """What is inside a feed-forward network: Vaswani et al. 2017, Eq. 2, or Shazeer 2020, Eq. 6 if it is gated."""
+    name = next(name for name, bends in ACTIVATIONS.items() if bends is network.activation)
+    bent = "max(0, {})" if name == "relu" else f"{name}({{}})"
+    wide = f"{read} W_1{bias(network.expand, 'b_1')}"
+    return f"{bent.format(f'{read} W')} * ({read} V)" if isinstance(network, GatedFeedForward) else bent.format(wide)

@@ -53,7 +53,7 @@ class Look:
         """What the rows and the columns of each kind of attention are."""
         own = self.source, self.source
         if not self.target:
-            return {"encoder": own, "decoder": own}
+            return {"encoder": own, "decoder": own, "entities": own}
         return {"encoder": own, "decoder": (self.target, ["<s>", *self.target[:-1]]),
                 "memory": (self.target, self.source)}  # fmt: skip
 
@@ -67,8 +67,10 @@ class Look:
 
 
 def kind_of(name: str) -> str:
-    """memory, of a decoder that looks at what an encoder read; else the stack whose tokens look at one another."""
-    return "memory" if "memory_attention" in name else name.split(".")[0]
+    """memory, of a decoder that looks at what an encoder read; entities, of those that names stand for; else the stack
+    whose tokens look at one another."""
+    kinds = {"memory_attention": "memory", "entity_attention": "entities"}
+    return next((kind for part, kind in kinds.items() if part in name), name.split(".")[0])
 
 
 def look_at(opened: Any, text: str, other: str | None = None) -> Look:
@@ -85,7 +87,7 @@ def look_at(opened: Any, text: str, other: str | None = None) -> Look:
 def ids_of(translator: Translator, source: str, target: str | None = None) -> tuple[list[int], list[int]]:
     """The tokens of both sides, without their ends."""
     if target is None:
-        target = translator.translate(source, split=False).text
+        target = translator.translate(normalise(source), split=False).text
     mark = translator.tokenizer.mark(translator.about.get("target", ""))
     return translator.sources([normalise(source)])[0], [*mark, *translator.tokenizer.encode(normalise(target))]
 

@@ -34,7 +34,7 @@ View = dict[str, Any]
 class Attention:
     """Which attention to give; what is left out means all."""
 
-    kind: Literal["encoder", "decoder", "memory"] | None = None
+    kind: Literal["encoder", "decoder", "memory", "entities"] | None = None
     layer: int | None = None  # counted from 0, as in the answer
     head: int | None = None  # counted from 0
 

@@ -5,6 +5,7 @@ from qkv.models.bert import Bert, BertConfig
 from qkv.models.convolutional import Convolutional, ConvolutionalConfig
 from qkv.models.elmo import Elmo, ElmoConfig
 from qkv.models.ernie2 import Ernie2, Ernie2Config
+from qkv.models.ernie_thu import ErnieThu, ErnieThuConfig
 from qkv.models.gpt import GPT, GPTConfig
 from qkv.models.gpt2 import GPT2, GPT2Config
 from qkv.models.head_finder import HeadFinder, HeadFinderConfig
@@ -25,6 +26,7 @@ from qkv.models.model import (
 from qkv.models.reader import Reader, ReaderConfig, Reading
 from qkv.models.recurrent import Recurrent, RecurrentConfig
 from qkv.models.roberta import Roberta, RobertaConfig
+from qkv.models.transe import TransE, TransEConfig
 from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, TransformerEncoder, parameter_count
 from qkv.models.unilm import UniLM, UniLMConfig
 from qkv.models.xlnet import XLNet, XLNetConfig
@@ -40,6 +42,7 @@ MODELS: dict[str, type[Model]] = {
     "bert": Bert,
     "roberta": Roberta,
     "ernie2": Ernie2,
+    "ernie_thu": ErnieThu,
     "elmo": Elmo,
     "unilm": UniLM,
     "xlnet": XLNet,
@@ -47,4 +50,5 @@ MODELS: dict[str, type[Model]] = {
     "hierarchical": Hierarchical,
     "reader": Reader,
     "head_finder": HeadFinder,
+    "transe": TransE,
 }

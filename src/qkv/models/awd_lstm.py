@@ -67,6 +67,7 @@ class AWDLSTM(CausalBackbone):
     config_class = AWDLSTMConfig
     presets = PRESETS
     config: AWDLSTMConfig
+    learns_by = "causal_lm + 2 * activation + temporal_activation"
     shown = "{c.layers} LSTM layers, {c.d_hidden} wide inside, recurrent weights dropped {c.weight_dropout}"
     pool = "concat"
     class_head = "concat_classes"

@@ -92,12 +92,15 @@ class Bert(Backbone):
     def encode(self, ids: Tensor, *, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         return self.read(self.tokens(ids, segments), ids, mask)
 
-    def read(self, x: Tensor, ids: Tensor, mask: Tensor | None, pairs: Tensor | None = None) -> Tensor:
-        """Embedded tokens (B, T, D) of some ids -> hidden states; `pairs` (B, T, T) are what a model sees at most."""
+    def read(
+        self, x: Tensor, ids: Tensor, mask: Tensor | None, pairs: Tensor | None = None, **beside: Tensor
+    ) -> Tensor:
+        """Embedded tokens (B, T, D) of some ids -> hidden states; `pairs` (B, T, T) are what a model sees at most. What
+        stands `beside` the tokens is for its stack."""
         at = Places.span(0, ids.size(1), ids.device)
         if mask is not None and mask.dim() == 2:
             at = Places.counted(mask, ids.size(1))
         seen = visible(ids, mask, PAD)
         if pairs is not None:
             seen = pairs[:, None] if seen is None else pairs[:, None] & seen
-        return self.encoder(x, at, seen)
+        return self.encoder(x, at, seen, **beside)

@@ -234,6 +234,7 @@ class Elmo(Backbone):
     config_class = ElmoConfig
     presets = PRESETS
     config: ElmoConfig
+    learns_by, sub_words = "bidirectional_lm", "words"
     pool = "mean"
     shown = "{c.layers} layers each way, dropout {c.dropout}, features {c.features}"
 

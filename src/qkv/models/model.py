@@ -60,7 +60,10 @@ class Model(nn.Module):
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # names of sizes -> settings
     shown: ClassVar[str]  # what `sizes` says, with {c} for the settings
     begins_with: ClassVar[tuple[type[Any], ...]] = ()  # settings of other models whose weights it can begin with
+    reads_text: ClassVar[bool] = True  # whether its tokenizer is that of what it reads, and belongs to its weights
     new_rows: ClassVar[Literal["drawn", "mean"]] = "drawn"  # of words that a model to start from does not have
+    learns_by: ClassVar[str] = ""  # the objective of running text in its paper, by name; "" for that of the task
+    sub_words: ClassVar[str] = ""  # the tokenizer of its paper, likewise
     config: Any
 
     def __init__(self, config: Any) -> None:
@@ -150,6 +153,7 @@ class Backbone(Model):
     pool: ClassVar[Pool] = "last"  # which token's state stands for a text,
     dense: ClassVar[bool] = False  # and whether a layer with tanh comes before a head on it
     specials: ClassVar[tuple[str, ...]] = ()  # named tokens that it needs, beside those of its frame
+    marks: ClassVar[tuple[str, ...]] = ()  # special tokens that a person may write around words of a text
     class_head: ClassVar[str] = "classes"  # the head that names classes, unless another is asked for
     endless: ClassVar[bool] = False  # whether it reads on from the state that the text before has left
 

@@ -24,4 +24,5 @@ class Roberta(Bert):
 
     config_class = RobertaConfig
     config: RobertaConfig
+    sub_words = "byte_bpe"
     frame = Frame(("<s>",), ("</s>", "</s>"), ("</s>",))

@@ -6,9 +6,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from qkv.attention import Remembered, build_attention, causal, drawing, padding, sentence_numbers, visible
+from qkv.attention import Remembered, causal, drawing, padding, sentence_numbers, visible, where_it_can
 from qkv.config import build, setting
-from qkv.layers import Embedding, Seen, Stack, StackConfig, init_xavier
+from qkv.layers import Embedding, Seen, Stack, StackConfig, attentions, init_xavier, turn
 from qkv.models.model import Backbone, EncoderDecoder, Outputs, count_parameters
 from qkv.positions import POSITIONS, Places
 from qkv.text.tokenizer import PAD
@@ -26,9 +26,9 @@ class TransformerConfig(StackConfig):
     tied: Literal["all", "decoder", "none"] = setting("all", "which of source, target and output tables are one")
     output_bias: bool = setting(False, "a bias for each word of the vocabulary (Marian has one)")
 
-    def attention_of(self, use: str) -> str:
-        apart = {"encoder": self.encoder_attention, "memory": self.memory_attention}
-        return apart.get(use) or super().attention_of(use)
+    def attention_of(self, use: str, layer: int = 0) -> str:
+        apart = {"encoder": self.encoder_attention, "memory": self.memory_attention}.get(use)
+        return turn(apart, layer) if apart else where_it_can(super().attention_of(use, layer), use)
 
 
 # base and big: Table 3 of the paper; tiny: the published text-only Multi30k baseline of 2.6 M parameters.
@@ -137,12 +137,11 @@ def parameter_count(c: TransformerConfig) -> int:
     feed_forward = 2 * d * f + f + d
     with torch.device("meta"):  # what a chosen part brings along: its size without its weights
         position = build(POSITIONS, c.position, c)
-        own, read, memory = (
-            count_parameters(build_attention(c.attention_of(use), c, use)) for use in ("decoder", "encoder", "memory")
-        )
-    encoder = c.encoder_layers * (attention + read + feed_forward + 2 * 2 * d)
-    decoder = c.decoder_layers * (2 * attention + own + memory + feed_forward + 3 * 2 * d)
+        uses = {"encoder": c.encoder_layers, "decoder": c.decoder_layers, "memory": c.decoder_layers}
+        parts = sum(count_parameters(attentions(c, use, layers)) for use, layers in uses.items())
+    encoder = c.encoder_layers * (attention + feed_forward + 2 * 2 * d)
+    decoder = c.decoder_layers * (2 * attention + feed_forward + 3 * 2 * d)
     last_norms = 2 * 2 * d if c.norm == "pre" else 0
     tables = {"all": 1, "decoder": 2, "none": 3}[c.tied] * c.vocab_size * d
     positions = count_parameters(position) * (c.encoder_layers + c.decoder_layers if position.per_layer else 2)
-    return encoder + decoder + last_norms + tables + positions + int(c.output_bias) * c.vocab_size
+    return encoder + decoder + parts + last_norms + tables + positions + int(c.output_bias) * c.vocab_size

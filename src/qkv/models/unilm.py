@@ -51,7 +51,16 @@ class UniLM(Bert, SequenceToSequence):
     config_class = UniLMConfig
     config: UniLMConfig
     specials = ("<mask>",)
+    learns_by = (  # section 2.3; next_sentence, which the first is asked for too, needs several documents
+        "2 * masked_lm(unit='ngram') | 2 * sequence_to_sequence_lm(unit='ngram') | left_to_right_lm(unit='ngram') | "
+        "right_to_left_lm(unit='ngram')"
+    )
+    sub_words = "bpe"  # the paper: WordPiece, which does not write text as it stood
     begins_with = (BertConfig,)  # section 3: from BERT large
+
+    def __init__(self, config: UniLMConfig) -> None:
+        super().__init__(config)
+        self.encoder.refuse_whole("what it writes must not see what follows")
 
     @classmethod
     def fitting(cls, tokenizer: Tokenizer) -> Tree:

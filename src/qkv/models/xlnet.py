@@ -67,6 +67,7 @@ class XLNet(Backbone):
     config_class = XLNetConfig
     presets = PRESETS
     config: XLNetConfig
+    learns_by, sub_words = "permutation_lm", "unigram"
     shown = "{c.layers} layers, {c.n_heads} heads, dropout {c.dropout}, context {c.max_length}{c.unusual}"
     frame = Frame((), ("</s>",), ("</s>", "<s>"))
     dense = True
@@ -77,6 +78,7 @@ class XLNet(Backbone):
         self.query = nn.Parameter(nn.init.normal_(torch.empty(config.d_model), std=0.02))  # w
         self.encoder = Stack(config, layers=config.layers)
         self.encoder.refuse_trees("texts")
+        self.encoder.refuse_whole("an order of reading hides some of them")
         self.projection: Any = NoProjection()
         if config.predicts:
             self.projection = Projection(config.vocab_size, config.d_model, tied=self.tokens, bias=True)

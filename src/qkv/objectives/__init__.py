@@ -10,6 +10,8 @@ from qkv.objectives.back_translation import BackTranslation
 from qkv.objectives.bidirectional_lm import BidirectionalLM
 from qkv.objectives.carrying import Carrying
 from qkv.objectives.causal_lm import CausalLM
+from qkv.objectives.continuation import Continuation
+from qkv.objectives.entities import DenoisingEntities, Links
 from qkv.objectives.masked_lm import MaskedLM
 from qkv.objectives.mass import Mass
 from qkv.objectives.objective import NOTHING, Asked, Loss, Objective
@@ -24,6 +26,7 @@ from qkv.objectives.translation import Translation
 OBJECTIVES: dict[str, type[Any]] = {
     "translation": Translation,
     "causal_lm": CausalLM,
+    "continuation": Continuation,
     "bidirectional_lm": BidirectionalLM,
     "masked_lm": MaskedLM,
     "mass": Mass,
@@ -39,6 +42,8 @@ OBJECTIVES: dict[str, type[Any]] = {
     "sentence_distance": SentenceDistance,
     "capitalisation": Capitalisation,
     "token_document": TokenDocument,
+    "denoising_entities": DenoisingEntities,
+    "links": Links,
     "activation": Activation,
     "temporal_activation": TemporalActivation,
     "classes": Classes,
@@ -72,8 +77,12 @@ def one_of(parts: Named) -> Objective:
 
 def leads(name: str, spec: str) -> bool:
     """Whether the loss that is measured for a text is that of the objective `name`: alone, or the first of a sum."""
-    several = alternatives(spec)
-    return len(several) == 1 and several[0][1][0][1].partition("(")[0] == name
+    return len(alternatives(spec)) == 1 and first(spec) == name
+
+
+def first(spec: str) -> str:
+    """The name of the first objective of a text."""
+    return alternatives(spec)[0][1][0][1].partition("(")[0]
 
 
 def in_full(spec: str) -> str:

@@ -11,6 +11,7 @@ from qkv.attention import LEFT_TO_RIGHT, RIGHT_TO_LEFT, SOURCE, TARGET
 from qkv.config import setting
 from qkv.data import Batch
 from qkv.objectives import hiding
+from qkv.objectives.continuation import padded_right
 from qkv.objectives.hiding import Draw, Flags
 from qkv.objectives.masked_lm import Hides, MaskedLM
 from qkv.objectives.objective import Asked, Given, Loss
@@ -112,6 +113,4 @@ def joined(src: Tensor, tgt: Tensor) -> tuple[Tensor, Tensor]:
     ids = torch.cat((begin, src, tgt[:, 1:]), dim=1)
     segments = torch.full_like(ids, SOURCE)
     segments[:, src.size(1) + 1 :] = TARGET
-    order = (ids == PAD).long().argsort(dim=1, stable=True)
-    longest = int((ids != PAD).sum(dim=1).max())
-    return ids.gather(1, order)[:, :longest], segments.gather(1, order)[:, :longest]
+    return padded_right(ids, segments)

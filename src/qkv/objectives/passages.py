@@ -22,8 +22,8 @@ from qkv.text.tokenizer import BOS, EOS, PAD
 COLUMNS = 4
 BASE = 2**15  # a column holds numbers below 2^16
 # The marks of a token: its first letter is a capital; it stands in another passage of its document too; it goes on with
-# a phrase, with a name.
-CAPITAL, RECURS, IN_PHRASE, IN_ENTITY = 1, 2, 4, 8
+# a phrase, with a name; a name begins with it.
+CAPITAL, RECURS, IN_PHRASE, IN_ENTITY, NAMED = 1, 2, 4, 8, 16
 
 PADDED, ENDED, BEGUN = -3, -2, -1  # in place of a token's number: <pad>, </s>, <s>
 ROOM = 2**16  # places in the corpus that a row takes

@@ -1,8 +1,10 @@
 """The application: every route behind one door that counts, checks the key, and has a sentence for what goes wrong."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -17,6 +19,7 @@ from starlette.routing import Route
 from qkv import __version__
 from qkv.serving.answers import ROUTES as ANSWERS
 from qkv.serving.api import ROUTES as API
+from qkv.serving.connections import check_site, cors
 from qkv.serving.events import Events, refusal_of
 from qkv.serving.libre import ROUTES as LIBRE
 from qkv.serving.limits import told
@@ -33,16 +36,15 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-CORS = Middleware(
-    CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["Authorization", "Content-Type"],
-    max_age=86400,
-)  # fmt: skip
 
 
 def make_app(service: Service) -> Starlette:
     """The ASGI application of a service, which whoever made it closes."""
     routes = [Route(entry.path, endpoint(service, entry), methods=[entry.method]) for entry in ROUTES]
-    app = Starlette(routes=routes, middleware=[CORS], exception_handlers={HTTPException: no_route})
+    readable = Middleware(CORSMiddleware, **cors(service.origins, service.key))
+    app = Starlette(
+        routes=routes, middleware=[readable], exception_handlers={HTTPException: partial(no_route, service)}
+    )
     app.router.redirect_slashes = False
     app.state.description = describe(ROUTES, __version__, [served.name for served in service.models.served])
     return app
@@ -51,10 +53,13 @@ def make_app(service: Service) -> Starlette:
 def endpoint(service: Service, entry: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         with ExitStack() as leaving:
+            started, told = time.monotonic(), [500]
+            leaving.callback(lambda: service.tell(request.method, entry.path, told[0], time.monotonic() - started))
             leaving.enter_context(service.metrics.seconds.labels(entry.path).time())
             leaving.enter_context(service.answering())
             response = await answered(service, entry, request, leaving)
             response.headers.update(HEADERS)
+            told[0] = response.status_code
             service.metrics.requests.labels(entry.path, str(response.status_code)).inc()
             if isinstance(response, Events):
                 response.leaving = leaving.pop_all()  # when all is told
@@ -67,12 +72,13 @@ async def answered(service: Service, entry: Endpoint, request: Request, leaving:
     """The answer, or a sentence; never a traceback. `leaving` ends what watches over it."""
     client = request.client.host if request.client else ""
     try:
+        check_site(request, service.key, service.origins, is_local=service.is_local)
         service.admit(client)
         if bearer(request):  # it counts, whatever the body says
-            service.check_key(request)
+            service.check_key(request, guard=entry.guard)
         with service.arriving(client):
             values = await read(request, service.limits)
-        service.check_key(request, values.get("api_key"))
+        service.check_key(request, values.get("api_key"), entry.guard)
         asked = Visit(service, request, values, client)
         leaving.callback(asked.gone.set)  # what was asked for beside a text that is refused
         leaving.callback(asyncio.create_task(asked.watch()).cancel)
@@ -92,8 +98,9 @@ def remembering(service: Service, request: Request, found: Any) -> Response:
     return response
 
 
-async def no_route(request: Request, error: Exception) -> Response:
+async def no_route(service: Service, request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
+    service.tell(request.method, "-", status, 0.0)  # what was asked for may be anything
     sentence = {
         404: "there is nothing at this address; GET /spec lists what there is",
         405: f"{request.method} is not for this address; GET /spec says which method is",

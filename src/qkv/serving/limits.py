@@ -46,6 +46,8 @@ class Limits:
     seconds: int = 60  # until a request has its answer
     file_bytes: int = 2 * 2**20
     file_seconds: int = 600
+    connections: int = 1024  # open at the same time; more are closed at once
+    header_seconds: int = 20  # until the headers of a request have ended
     kept_files: int = 32  # translated files that wait to be fetched; half of them, if they are of one client
 
     def __post_init__(self) -> None:

@@ -7,8 +7,9 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from qkv.decoding import Translator
+from qkv.decoding import Generator, Translator
 from qkv.device import choose_device
+from qkv.engines import in_words
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded, load
 from qkv.opening import options, task_in
@@ -28,6 +29,11 @@ class Served:
     model: Any  # what `qkv.load` gives: a Translator, a Generator, a Classifier ...
     task: str
     uses: Mapping[str, Any] = field(default_factory=dict)  # what else was made of it, by what that can do
+
+    @property
+    def engine(self) -> str:
+        """Which engine writes, in words; nothing for one that reads."""
+        return in_words(self.model.engine) if isinstance(self.model, Translator | Generator) else ""
 
     @property
     def verbs(self) -> list[str]:

@@ -15,7 +15,7 @@ from starlette.types import Message
 from qkv.serving.limits import ENVELOPE, Limits, Refusal
 
 FIELDS = 100  # of a form
-FILES = "/translate_file"  # the only address to which a file may be sent, which takes longer
+FILES = "/translate_file"  # the only address to which a file may be sent, which is larger
 NO_JSON = 'Invalid JSON format: send an object such as {"q": "...", "target": "de"}'
 
 
@@ -23,12 +23,11 @@ async def read(request: Request, limits: Limits) -> dict[str, Any]:
     """The fields of a request; those of the body win over those of the query."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     is_file = request.url.path == FILES
-    seconds = limits.file_seconds if is_file else limits.seconds
     try:
-        with anyio.fail_after(seconds):
+        with anyio.fail_after(limits.seconds):
             body = await bounded(request, limits.file_bytes + ENVELOPE if is_file else limits.body_bytes)
     except TimeoutError:
-        raise Refusal(408, f"the request took longer than {seconds} seconds to arrive; send it again") from None
+        raise Refusal(408, f"the request took longer than {limits.seconds} seconds to arrive; send it again") from None
     except ClientDisconnect:
         raise Refusal(400, "the request ended before its end; send it again") from None
     values: dict[str, Any] = dict(request.query_params)

@@ -1,5 +1,6 @@
 """The process: a port to listen on, a signal to stop by, and a line at the beginning and at the end."""
 
+import ipaddress
 import logging
 import signal
 import socket
@@ -12,25 +13,33 @@ import uvicorn
 
 from qkv.errors import InputError
 from qkv.serving.app import make_app
+from qkv.serving.connections import is_address, protocol
 from qkv.serving.languages import identifier
 from qkv.serving.limits import ENVELOPE
 from qkv.serving.service import Service
 
 
-def serve(service: Service, host: str = "127.0.0.1", port: int = 5000) -> None:
-    """Answer requests until Ctrl-C or SIGTERM; then finish those that have begun."""
+def serve(service: Service, host: str = "127.0.0.1", port: int = 5000, trust_proxy: str = "") -> None:
+    """Answer requests until Ctrl-C or SIGTERM; then finish those that have begun.
+
+    Who asks is told by X-Forwarded-For only if it comes from the address `trust_proxy`.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     with listening(host, port) as door, closing(service):
         limits = service.limits
+        here = door.getsockname()[0]
+        service.is_local = is_address(here) and ipaddress.ip_address(here).is_loopback
         config = uvicorn.Config(
-            make_app(service), http="h11", ws="none", log_config=None, server_header=False,
+            make_app(service), http=protocol(limits), ws="none", log_config=None, server_header=False,
+            proxy_headers=bool(trust_proxy), forwarded_allow_ips=trust_proxy,
             access_log=False,  # an address is nobody's business
             timeout_graceful_shutdown=limits.file_seconds,
             h11_max_incomplete_event_size=limits.body_bytes + ENVELOPE,  # some clients put the text into the query
         )  # fmt: skip
         threading.Thread(target=identifier, daemon=True).start()  # half a second that the first "auto" need not wait
         print(
-            f"{address(door)}/ is the page; LibreTranslate's API is there, and OpenAI's under /v1; Ctrl-C stops",
+            f"{address(door)}/ is the page; LibreTranslate's API is there, and OpenAI's under /v1; Ctrl-C stops"
+            + "".join(f"; {one.name} runs by {said}" for one in service.models.served if (said := one.engine)),
             flush=True,
         )
         with stopped_by_signals():

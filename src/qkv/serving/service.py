@@ -1,14 +1,17 @@
 """One server's state, and one request with all that answers it."""
 
+import json
 import re
 import secrets
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple, get_args
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -26,6 +29,8 @@ from qkv.serving.uploads import Uploads
 
 COOKIE = "qkv_key"
 ABOUT_PAGE = "A file of the page."
+Log = Literal["none", "text", "json"]
+Guard = Literal["key", "metrics", "none"]  # what a route asks for where the server has a key
 
 
 @dataclass
@@ -38,10 +43,16 @@ class Service:
     glossaries: dict[str, Glossary] = field(default_factory=dict)  # by the model's name
     suggestions: Suggestions | None = None
     protect: Patterns = ()  # what comes back byte for byte, besides placeholders
+    metrics_token: str = ""  # for /metrics alone, instead of the key
+    log: Log = "none"  # how a line for each request is written to standard error
+    origins: Sequence[str] = ()  # sites whose pages may use this server though it has no key; "*" for all
+    is_local: bool = False  # whether only this machine can reach it
     metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[!-~]*", self.key):
+        if self.log not in (known := get_args(Log)):
+            raise InputError(f"there is no log {self.log!r}; give {', '.join(known)}")
+        if not re.fullmatch(r"[!-~]*", self.key + self.metrics_token):
             raise InputError("the API key has spaces or letters beyond ASCII, which no header holds; choose another")
         models = [(one.name, one.model) for one in self.models.served]
         self.queues = {name: Queue(model, self.limits, self.metrics) for name, model in models}
@@ -71,6 +82,14 @@ class Service:
         if self.active > (most := self.limits.requests):  # this one is counted, too
             raise Refusal(503, f"{most} requests are being answered and no more fit; try again in a moment", 2)
 
+    def tell(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One line for a request: no address, no key, no text."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        facts = {"time": now, "method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
+        if self.log != "none":
+            line = json.dumps(facts) if self.log == "json" else f"{now} {method} {route} {status} {seconds:.3f} s"
+            print(line, file=sys.stderr, flush=True)
+
     @contextmanager
     def answering(self) -> Iterator[None]:
         """While a request is answered."""
@@ -91,11 +110,18 @@ class Service:
         finally:
             self.reading -= Counter([client])  # whose 0 is forgotten
 
-    def check_key(self, request: Request, field: Any = None) -> None:
+    def check_key(self, request: Request, field: Any = None, guard: Guard = "key") -> None:
         """LibreTranslate's answers: 400 for no key (401 elsewhere), 403 for a wrong one (401 where OpenAI's are)."""
+        if guard == "metrics" and self.metrics_token:
+            if not secrets.compare_digest(bearer(request).encode("utf-8", "replace"), self.metrics_token.encode()):
+                raise Refusal(401, "the figures have a token of their own; send it as Authorization: Bearer TOKEN")
+            return
         if not self.key:
             return
-        given = bearer(request) or field or request.query_params.get("api_key") or request.cookies.get(COOKIE)
+        given = bearer(request) or field or request.query_params.get("api_key")
+        given = given or (guard != "none" and request.cookies.get(COOKIE))  # an old one does not close what is open
+        if not given and guard == "none":
+            return
         if not given:
             status = 401 if request.url.path.startswith(("/api/", "/v1/")) else 400
             raise Refusal(status, "this server needs an API key; ask its operator for one and send it as api_key")
@@ -153,3 +179,4 @@ class Endpoint(NamedTuple):
     about: str
     asks: type[Any] | None = None  # the fields of its body
     gives: str = "application/json"
+    guard: Guard = "key"

@@ -19,7 +19,7 @@ def page_route(address: str, path: Path) -> Endpoint:
     async def file(_: Visit) -> Response:
         return Response(path.read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
 
-    return Endpoint("GET", address, file, ABOUT_PAGE, gives=kind)
+    return Endpoint("GET", address, file, ABOUT_PAGE, gives=kind, guard="none")
 
 
 async def metrics(asked: Visit) -> Response:
@@ -31,7 +31,7 @@ async def description(asked: Visit) -> Any:
 
 
 ROUTES = [
-    Endpoint("GET", "/metrics", metrics, "Figures for Prometheus.", gives="text/plain"),
+    Endpoint("GET", "/metrics", metrics, "Figures for Prometheus.", gives="text/plain", guard="metrics"),
     Endpoint("GET", "/spec", description, "This description."),
     Endpoint("GET", "/api/openapi.json", description, "This description."),
     # A route for every file of the page: nothing else can be fetched, whatever an address says.

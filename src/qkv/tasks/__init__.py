@@ -8,11 +8,13 @@ from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.embed import Embed
 from qkv.tasks.embedder import Embedder
 from qkv.tasks.fill import Fill
+from qkv.tasks.graph import Graph
 from qkv.tasks.heads import FindHeads
 from qkv.tasks.joint import Joint
 from qkv.tasks.language_model import LanguageModel
 from qkv.tasks.pairs import JudgePairs, RatePairs
 from qkv.tasks.predictor import Classifier, Predictor
+from qkv.tasks.summarise import Summarise
 from qkv.tasks.tag import TagWords
 from qkv.tasks.task import Task
 from qkv.tasks.text_config import TextConfig
@@ -23,6 +25,7 @@ TASKS: dict[str, type[Task]] = {
     "translate": Translate,
     "unpaired": Unpaired,
     "language_model": LanguageModel,
+    "summarise": Summarise,
     "fill": Fill,
     "classify": Classify,
     "pair": JudgePairs,
@@ -33,6 +36,7 @@ TASKS: dict[str, type[Task]] = {
     "cloze": ReadCloze,
     "heads": FindHeads,
     "joint": Joint,
+    "graph": Graph,
 }
 
 # What a model folder can be opened for: its own task, or one that any backbone can do with nothing more to learn.

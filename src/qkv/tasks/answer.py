@@ -18,6 +18,7 @@ from qkv.objectives import Asked
 from qkv.objectives.answers import answered
 from qkv.tasks.asking import Names, fields
 from qkv.tasks.corpus import Corpus, Survey
+from qkv.tasks.measuring import asked_together
 from qkv.tasks.on_backbone import BackboneConfig, OnBackbone
 from qkv.tasks.predictor import Predictor
 from qkv.text import read_spans
@@ -171,7 +172,8 @@ class FindAnswers(OnBackbone):
 
     def figures_of(self, loaded: Loaded, examples: Sequence[SpanQuestion]) -> dict[str, float]:
         """Of the answers in words, each against all that are right."""
-        found = [answer["answer"] for answer in self.open(loaded).answer(list(examples))]
+        asker = self.open(loaded)
+        found = asked_together(self.sharing, lambda some: [one["answer"] for one in asker.answer(some)], [*examples])
         gold = [[text for _, text in example.answers] for example in examples]
         return {"exact_match": mean_of(exact_match, found, gold), "f1": mean_of(overlap_f1, found, gold)}
 

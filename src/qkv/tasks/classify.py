@@ -109,7 +109,7 @@ class Classify(OneLabel):
             cut = [self.by_sentences(document.text, tokenizer) for document in examples]
             parted = zip(cut, labels, strict=True)
             return [[[*chain.from_iterable(parts)], [len(part) for part in parts], label] for parts, label in parted]
-        rows = tokenizer.encode_batch([document.text for document in examples])
+        rows = self.ids([document.text for document in examples], tokenizer)
         rows = [ids[::-1] for ids in rows] if self.data.backward else rows
         framed = self.framed([[ids] for ids in rows], tokenizer, facts)
         return [[ids, label] for ids, label in zip(framed, labels, strict=True)]

@@ -16,7 +16,7 @@ from qkv.config import Tree, parse_call
 from qkv.convert import adopt
 from qkv.data import RowsOnDisk, write_rows
 from qkv.errors import InputError, nearest
-from qkv.files import digest, replacing, write_json
+from qkv.files import digest, read_json, replacing, write_json
 from qkv.folder import About
 from qkv.text.lines import check_file
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
@@ -202,7 +202,7 @@ class Corpus:
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
         try:
-            return cls(folder, json.loads((folder / "corpus.json").read_text(encoding="utf-8")))
+            return cls(folder, read_json(folder / "corpus.json"))
         except InputError:
             raise
         except (OSError, ValueError, KeyError, TypeError):

@@ -12,6 +12,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from qkv.decoding.searcher import by_length
 from qkv.engines import open_reader
+from qkv.engines.native.library import Native
+from qkv.engines.native.reader import vectors
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded
 from qkv.layers import Pool, pooled
@@ -69,7 +71,10 @@ class Embedder:
 
     @torch.inference_mode()
     def vectors(self, rows: Sequence[Sequence[int]]) -> Vectors:
-        """The vector of each row of ids, which are read in batches of like length."""
+        """The vector of each row of ids, which are read in batches of like length; or all at once by the engine."""
+        if isinstance(native := vars(self.backbone).get("native"), Native) and self.pool != "concat":
+            found = vectors(native, rows, self.pool)
+            return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12) if self.normalise else found
         found = np.empty((len(rows), self.width), np.float32)
         for batch in by_length([len(row) for row in rows], CELLS):
             ids = pad_sequence([torch.tensor(rows[i]) for i in batch], batch_first=True, padding_value=PAD)

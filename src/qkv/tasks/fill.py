@@ -73,10 +73,6 @@ class Fill(OnRunningText):
         super().__init__(data, model)
         self.documents = 0  # that were encoded so far
 
-    @classmethod
-    def asked_of(cls, model: type[Model]) -> str:
-        return "permutation_lm" if issubclass(model, XLNet) else cls.objective
-
     @property
     def by_passages(self) -> bool:
         return bool(self.data.rows == "passages")

@@ -19,6 +19,7 @@ from qkv.tasks.answer import FindAnswers
 from qkv.tasks.choose import ChooseAnswers
 from qkv.tasks.classify import Classify
 from qkv.tasks.corpus import Corpus, Survey
+from qkv.tasks.measuring import Sharing
 from qkv.tasks.on_backbone import BackboneConfig, OnBackbone
 from qkv.tasks.pairs import JudgePairs, RatePairs
 from qkv.tasks.predictor import Predictors
@@ -195,6 +196,11 @@ class Joint(OnBackbone):
         return [f"{name}: {remark}" for name, task in self.tasks.items() for remark in task.remarks()]
 
     # -- what comes of it ----------------------------------------------------------------------------------------
+
+    def shared_among(self, sharing: Sharing) -> None:
+        super().shared_among(sharing)
+        for task in self.tasks.values():
+            task.shared_among(sharing)
 
     def measure(self, model: Model, objective: Objective, batches: Stream) -> dict[str, float]:
         """The loss of each part, and the figure by which it counts; `loss` is the mean of all."""

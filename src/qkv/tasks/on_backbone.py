@@ -65,6 +65,13 @@ class OnBackbone(Task):
             )
         return {"max_length": self.data.max_length or config.max_length}
 
+    def ids(self, texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
+        """Of whole texts, in which the model's marks are read as such."""
+        assert issubclass(self.model, Backbone)
+        if not self.model.marks:
+            return tokenizer.encode_batch(texts)
+        return [tokenizer.encode(text, specials=self.model.marks) for text in texts]
+
     def framed(self, texts: Iterable[Sequence[Sequence[int]]], tokenizer: Tokenizer, facts: About) -> list[list[int]]:
         """The ids of one text, or of two, in the backbone's frame; what is too long is cut, and counted."""
         assert issubclass(self.model, Backbone)

@@ -1,7 +1,7 @@
 """What tasks share whose models read one text and write another: sizes, settings, and what `qkv.load` gives."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -37,6 +37,7 @@ class OnEncoderDecoder(Task):
     asks = 'qkv translate "..."'
     speed = "tokens"
     unique = True
+    opens: ClassVar[type[Any]] = Translator
 
     def validation(self, rows: Any) -> Stream:
         return Buckets(rows, tokens=VALID_TOKENS, seed=self.data.seed, sizes=self.sizes)

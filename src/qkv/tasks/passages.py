@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from qkv.data.rows import Ints
-from qkv.objectives.passages import BASE, CAPITAL, IN_ENTITY, IN_PHRASE, RECURS
+from qkv.objectives.passages import BASE, CAPITAL, IN_ENTITY, IN_PHRASE, NAMED, RECURS
 from qkv.text.examples import Text
 from qkv.text.sentences import split_sentences
 from qkv.text.tokenizer import Tokenizer
@@ -25,6 +25,8 @@ def passages(piece: Text, document: int, tokenizer: Tokenizer, room: int) -> Ite
     for units, mark in ((piece.phrases, IN_PHRASE), (piece.names, IN_ENTITY)):
         for start, end in units:  # all tokens of a unit but the first go on with it
             marks[np.searchsorted(starts, start, side="right") : np.searchsorted(starts, end)] |= mark
+    begun = np.searchsorted(starts, [start for start, _ in piece.names])
+    marks[begun[begun < len(marks)]] |= NAMED
     ends = np.searchsorted(starts, np.cumsum([len(sentence) for sentence in split_sentences(text)]))
     rows = list(packed(np.diff(ends, prepend=0), room))
     borders = np.cumsum([0, *map(sum, rows)])

@@ -11,7 +11,7 @@ from qkv.config import Tree, merge, setting
 from qkv.data import Rows, RunningText, Stream, Windows
 from qkv.errors import InputError
 from qkv.folder import About
-from qkv.models import Backbone
+from qkv.models import Backbone, Model
 from qkv.objectives import Objective
 from qkv.tasks.corpus import Corpus, Scale, Survey
 from qkv.tasks.task import Task
@@ -60,6 +60,10 @@ class OnRunningText(Task):
     rates: ClassVar[dict[str, float]]  # the learning rate of each size of the model
     sample = 1_000
     sample_letters = 200 * 2**16  # which is 200 pieces of a long text
+
+    @classmethod
+    def asked_of(cls, model: type[Model]) -> str:
+        return model.learns_by or cls.objective
 
     def read(self, paths: Sequence[Path]) -> Iterator[Text]:
         return read_texts(paths, documents=self.data.documents, field=self.data.field)
@@ -124,6 +128,7 @@ class OnRunningText(Task):
         validate_every = 0 if 100 <= steps <= 1000 else 250
         return merge(
             scale.settings(survey.characters, steps, training, self.rates, floor=", floor=0.1"),
+            {"data": {"tokenizer": self.model.sub_words} if self.model.sub_words else {}},
             {"model": {} if self.endless else {"max_length": self.data.window or scale.window}},  # no place unlearned
             {"training": {"beta2": 0.95, "weight_decay": 0.1, "validate_every": validate_every}},
         )

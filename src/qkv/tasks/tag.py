@@ -17,6 +17,7 @@ from qkv.objectives import Asked
 from qkv.objectives.answers import NO_TAG, answered
 from qkv.tasks.asking import parsed
 from qkv.tasks.corpus import Corpus, Survey
+from qkv.tasks.measuring import asked_together
 from qkv.tasks.on_backbone import OnBackbone
 from qkv.tasks.predictor import Predictor
 from qkv.text import read_tagged
@@ -132,7 +133,8 @@ class TagWords(OnBackbone):
 
     def figures_of(self, loaded: Loaded, examples: Sequence[Tagged]) -> dict[str, float]:
         """Of the phrases in whole sentences."""
-        found = [answer["tags"] for answer in self.open(loaded).answer(list(examples))]
+        tagger = self.open(loaded)
+        found = asked_together(self.sharing, lambda some: [one["tags"] for one in tagger.answer(some)], [*examples])
         gold = [list(example.tags) for example in examples]
         return phrase_scores(found, gold, marks_phrases(loaded.about["labels"]))._asdict()
 

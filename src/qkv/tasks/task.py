@@ -18,13 +18,12 @@ from qkv.folder import About, Loaded
 from qkv.models import MODELS, Backbone, Headed, Model
 from qkv.objectives import NOTHING, Asked, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
-from qkv.tasks.measuring import measured
+from qkv.tasks.measuring import ONE_PROCESS, Sharing, measured
 from qkv.tasks.predictor import Predictor
 from qkv.tasks.text_config import TextConfig
 from qkv.text.tokenizer import Tokenizer
 
-CHUNK = 4096  # examples that are encoded together,
-CHUNK_LETTERS = 2**20  # or fewer, when they are this long: an encoded letter takes some 100 bytes for a moment
+CHUNK, CHUNK_LETTERS = 4096, 2**20  # examples that are encoded together, or letters: each takes some 100 bytes
 
 
 class Task:
@@ -61,6 +60,7 @@ class Task:
     names: ClassVar[Mapping[str, Sequence[str]]] = {}  # of the texts of a question, where it has several: see asking.py
     one: ClassVar[tuple[type[Any], ...]] = (str, Mapping)  # what is one question to it; a list of them is several
     start: Tree = {}  # noqa: RUF012  # the settings of the model to begin with, if there is one
+    sharing: Sharing = ONE_PROCESS  # processes among which validation is shared out
 
     def __init__(self, data: Any, model: type[Model] | None = None) -> None:
         self.data = data  # of `data_class`
@@ -133,7 +133,8 @@ class Task:
 
     def named_tokens(self) -> tuple[str, ...]:
         """The special tokens that the vocabulary must have: the task's, and those of the model."""
-        own = self.model.frame.specials + self.model.specials if issubclass(self.model, Backbone) else ()
+        model = self.model
+        own = model.frame.specials + model.specials + model.marks if issubclass(model, Backbone) else ()
         return tuple(dict.fromkeys(self.specials + own))
 
     def facts(self, survey: Survey, tokenizer: Tokenizer) -> About:
@@ -172,6 +173,10 @@ class Task:
     def longest(self) -> tuple[int, ...]:
         """The most ids that each column of a row may have; longer rows are left out and counted. () for any."""
         return ()
+
+    def too_long(self) -> str:
+        """What is to be said of such rows."""
+        return f"had over {self.longest[0] - 1} tokens"
 
     def stream(self, rows: Rows) -> Stream:
         """Rows as batches under the budget of the settings."""
@@ -240,14 +245,17 @@ class Task:
         return answers[0]
 
     def answers(self, outputs: Any, asked: Asked) -> tuple[Tensor, Tensor] | None:
-        """The classes (B,) that the model's outputs name and those that are right, if its answers are classes, or are
-        otherwise `scored`."""
+        """The classes (B,) that the outputs name and the right ones, if answers are classes or otherwise `scored`."""
         return None
 
     def scored(self, found: list[Any], gold: list[Any]) -> dict[str, float]:
         """The figures of all answers: of classes, macro-F1 and the Matthews correlation beside the accuracy."""
         scores = class_scores(found, gold)
         return {"macro_f1": scores.macro_f1, "mcc": scores.mcc}
+
+    def shared_among(self, sharing: Sharing) -> None:
+        """From now on these processes measure together."""
+        self.sharing = sharing
 
     @torch.inference_mode()
     def measure(self, model: Model, objective: Objective, batches: Stream) -> dict[str, float]:

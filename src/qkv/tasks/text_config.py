@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from qkv.config import setting
 
-MOST_SUBWORDS = 10_000_000  # of far more of them, the library that learns them dies
-
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig:
@@ -22,8 +20,6 @@ class TextConfig:
     seed: int = setting(1, "decides the order of batches, the first weights and dropout")
 
     def __post_init__(self) -> None:
-        if self.vocab_size > MOST_SUBWORDS:
-            raise ValueError(f"vocab_size must be at most {MOST_SUBWORDS:,}, not {self.vocab_size}")
         if self.grow < 0 or self.limit < 0:
             raise ValueError(f"grow={self.grow} and limit={self.limit} must be numbers, 0 for none and for no limit")
         if self.batch_tokens < 1 or not 1 <= self.held_out <= 10_000:

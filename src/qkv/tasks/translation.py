@@ -18,6 +18,7 @@ from qkv.evaluation import Scores, score
 from qkv.folder import About, Loaded, RunFolder
 from qkv.models import EncoderDecoder, Model, SequenceToSequence
 from qkv.tasks.corpus import Corpus, Found, Survey
+from qkv.tasks.measuring import ONE_PROCESS, Sharing, asked_together
 from qkv.tasks.on_backbone import gentle
 from qkv.tasks.on_encoder_decoder import OnEncoderDecoder
 from qkv.tasks.text_config import TextConfig
@@ -172,7 +173,7 @@ class Translate(OnEncoderDecoder):
 
         def bleu() -> dict[str, float]:
             translator = Translator(loaded.model, loaded.tokenizer, loaded.about)
-            return {"bleu": scores(translator, pairs, beam=1).bleu}
+            return {"bleu": scores(translator, pairs, self.sharing, beam=1).bleu}
 
         return bleu if pairs else dict
 
@@ -192,10 +193,13 @@ class Translate(OnEncoderDecoder):
         return {"decoding_speed": statistics.median(speeds)}
 
 
-def scores(translator: Translator, pairs: Sequence[Pair], **how: Any) -> Scores:
-    lines = translator.translate([pair.source for pair in pairs], **how)
+def scores(translator: Translator, pairs: Sequence[Pair], sharing: Sharing = ONE_PROCESS, **how: Any) -> Scores:
+    def translated(sources: Sequence[str]) -> list[str]:
+        return [line.text for line in translator.translate(sources, **how)]
+
+    texts = asked_together(sharing, translated, [pair.source for pair in pairs])
     target = str(translator.about.get("target", ""))
-    return score([line.text for line in lines], [pair.target for pair in pairs], target_language=target)
+    return score(texts, [pair.target for pair in pairs], target_language=target)
 
 
 def validation_pairs(folder: Path, most: int | None = None) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from qkv.evaluation import score
 from qkv.folder import About, Loaded
 from qkv.models import Model, Transformer
 from qkv.tasks.corpus import Corpus, Found, Survey
+from qkv.tasks.measuring import asked_together
 from qkv.tasks.on_encoder_decoder import OnEncoderDecoder
 from qkv.tasks.text_config import TextConfig
 from qkv.text import read_sentences
@@ -182,8 +183,8 @@ class Unpaired(OnEncoderDecoder):
             for (source, texts), (target, references), end in ((there, back, ""), (back, there, "_back")):
                 how: Any = {"target_language": target}
                 about: About = {**loaded.about, "source": source, "target": target}
-                lines = Translator(loaded.model, loaded.tokenizer, about).translate(texts, beam=1)
-                found[f"bleu{end}"] = score([line.text for line in lines], references, **how).bleu
+                lines = self.translated(Translator(loaded.model, loaded.tokenizer, about), texts)
+                found[f"bleu{end}"] = score(lines, references, **how).bleu
                 table = nearest_tokens(loaded.model.source.weight, frequency[source], frequency[target]).tolist()  # type: ignore[arg-type, union-attr]
                 rows = [[table[token] for token in ids] for ids in loaded.tokenizer.encode_batch(texts)]
                 words = loaded.tokenizer.decode_batch(rows)
@@ -191,6 +192,9 @@ class Unpaired(OnEncoderDecoder):
             return found
 
         return bleus
+
+    def translated(self, translator: Translator, texts: list[str]) -> list[str]:
+        return asked_together(self.sharing, lambda some: [x.text for x in translator.translate(some, beam=1)], texts)
 
 
 def frequencies(corpus: Corpus) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -9,13 +10,26 @@ from typing import TypeVar
 from qkv.errors import InputError, nearest
 from qkv.text.choices import read_choice_records
 from qkv.text.conllu import read_conll, read_parts_of_speech
-from qkv.text.examples import ChoiceQuestion, Labelled, LabelledPair, Monolingual, Pair, SpanQuestion, Tagged, Text
+from qkv.text.examples import (
+    ChoiceQuestion,
+    Labelled,
+    LabelledPair,
+    Link,
+    Monolingual,
+    Pair,
+    SpanQuestion,
+    Summarised,
+    Tagged,
+    Text,
+)  # fmt: skip
 from qkv.text.exchange import read_po, read_tmx, read_xliff, tmx_languages
-from qkv.text.labelled import read_labelled_pair_records, read_labelled_records, read_treebank
+from qkv.text.labelled import read_labelled_pair_records, read_labelled_records, read_names, read_treebank
 from qkv.text.language import from_name, without_regions
 from qkv.text.lines import check_file, read_lines, suffix
+from qkv.text.links import links_of, read_link_records
 from qkv.text.pairs import read_pair_objects, read_pair_rows, read_plain, row_languages
 from qkv.text.spans import read_squad
+from qkv.text.summaries import read_leads, read_summary_records
 from qkv.text.texts import BORDERS, read_json_texts, read_plain_text, whole
 from qkv.text.units import read_named_texts, read_treebank_texts
 
@@ -45,11 +59,13 @@ TEXTS: dict[str, Callable[[Path, str, str], Iterator[Text]]] = {
 # Any other file is read like the first.
 RECORDS = (".tsv", ".csv", ".jsonl")
 LABELLED: dict[str, Callable[[Path], Iterator[Labelled]]] = {
-    **dict.fromkeys(RECORDS, read_labelled_records), ".conllu": read_treebank
+    **dict.fromkeys(RECORDS, read_labelled_records), ".conllu": read_treebank, ".conll": read_names
 }  # fmt: skip
 LABELLED_PAIRS = dict.fromkeys(RECORDS, read_labelled_pair_records)
 TAGGED = {".conll": read_conll, ".conllu": read_parts_of_speech}
+LINKS = dict.fromkeys(RECORDS, read_link_records)
 SPANS = {".json": read_squad}
+SUMMARIES = {**dict.fromkeys(RECORDS, read_summary_records), ".txt": read_leads}
 CHOICES = {".jsonl": read_choice_records, ".tsv": read_choice_records, ".csv": read_choice_records}
 
 T = TypeVar("T")
@@ -143,9 +159,29 @@ def read_tagged(paths: Sequence[Path]) -> Iterator[Tagged]:
     return _read(TAGGED, paths)
 
 
+def read_links(paths: Sequence[Path], *, near: int = 5) -> Iterator[Link]:
+    """The links of some files, as a stream: those of tables; of texts with marked names (.conllu, .conll), each name
+    and the next `near` behind it."""
+    _check(paths)
+    for path in paths:
+        if suffix(path) in (".conllu", ".conll"):
+            yield from links_of(TEXTS[suffix(path)](path, "", ""), near)
+        else:
+            yield from _read(LINKS, [path])
+
+
 def read_spans(paths: Sequence[Path]) -> Iterator[SpanQuestion]:
     """The questions of some files whose answers are parts of a text."""
     return _read(SPANS, paths)
+
+
+def read_summaries(paths: Sequence[Path], skipped: Counter[str] | None = None) -> Iterator[Summarised]:
+    """The documents of some files with their summaries, as a stream; `skipped` counts what was no example, by reason.
+
+    A .txt has articles, with headings as WikiText has them: what stands before the sections is their summary.
+    """
+    counted = Counter() if skipped is None else skipped
+    return _read({ending: partial(read, skipped=counted) for ending, read in SUMMARIES.items()}, paths)
 
 
 def read_choices(paths: Sequence[Path]) -> Iterator[ChoiceQuestion]:

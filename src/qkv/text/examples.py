@@ -12,6 +12,14 @@ class Pair(NamedTuple):
     place: str
 
 
+class Summarised(NamedTuple):
+    """A document and its summary."""
+
+    document: str
+    summary: str
+    place: str
+
+
 class Monolingual(NamedTuple):
     """A sentence that is paired with none, and its language: a code, or nothing where there is one alone."""
 
@@ -63,6 +71,15 @@ class Tagged(NamedTuple):
 
     words: list[str]
     tags: list[str]
+    place: str
+
+
+class Link(NamedTuple):
+    """Two entities by their names, and how the first is related to the second."""
+
+    head: str
+    relation: str
+    tail: str
     place: str
 
 

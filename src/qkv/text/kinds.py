@@ -62,6 +62,7 @@ class Kind:
     aliases: ClassVar[dict[str, str]] = {}  # other names of special tokens
     space = " "  # what has to be put before a word that is not the first
     has_words = True  # whether the space before a word belongs to it
+    parts_at_spaces = False  # whether the ids of words with single spaces between them are those of each word alone
 
     def learn(self, texts: Iterable[str], reserved: list[str], room: int, alphabet: list[str]) -> Tree:
         """The "model" of a tokenizer.json: the reserved tokens, and at most `room` that are learned."""
@@ -90,6 +91,7 @@ class Spaced(Kind):
     training never saw becomes its bytes."""
 
     is_composed = True
+    parts_at_spaces = True
     prefix, space = " ", ""
     frame = make_frame(
         {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Prepend", "prepend": " "}]},

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from qkv.errors import InputError
-from qkv.text.conllu import read_conllu
+from qkv.text.conllu import read_conll, read_conllu
 from qkv.text.examples import Labelled, LabelledPair
 from qkv.text.records import read_fields
 from qkv.text.sentences import split_sentences
+from qkv.text.units import tagged
 
 BORDER = "|||"  # between sentences, where the data itself marks them
+MENTION = "<ent>"  # around a name whose type is asked for (Zhang et al. 2019, section 3.5: [ENT])
 BREAK = "<br>"  # a line break that web pages leave in text
 
 LABELLED_FIELDS = {"label": ["label"], "text": ["text", "sentence"]}
@@ -65,3 +67,12 @@ def read_treebank(path: Path) -> Iterator[Labelled]:
         texts.append(f"{sentence.comments.get('text') or ' '.join(sentence.words)} {BORDER}")
     if texts:
         yield Labelled(label, " ".join(texts), place)
+
+
+def read_names(path: Path) -> Iterator[Labelled]:
+    """Entity typing: each name of a CoNLL file, which tags B-type and I-type mark, in its sentence and between marks;
+    its type is the label."""
+    for one in read_conll(path):
+        for number, (start, end) in enumerate(tagged(one.tags), start=1):
+            words = [*one.words[:start], MENTION, *one.words[start:end], MENTION, *one.words[end:]]
+            yield Labelled(one.tags[start][2:], " ".join(words), f"{one.place}, name {number}")

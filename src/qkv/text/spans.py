@@ -7,7 +7,7 @@ from typing import Any
 
 from qkv.errors import InputError
 from qkv.text.examples import SpanQuestion
-from qkv.text.lines import read_characters
+from qkv.text.lines import read_whole
 
 SHAPE = (
     'give a file of the form {"data": [{"paragraphs": [{"context": "...", "qas": [{"id": "...", "question": "...", '
@@ -18,8 +18,9 @@ SHAPE = (
 def read_squad(path: Path) -> Iterator[SpanQuestion]:
     """The questions of a file, which is one JSON object and so is read whole. A question may have several answers, or
     none, as in a test set."""
+    text = read_whole(path)
     try:
-        articles = json.loads("".join(read_characters(path)))["data"]
+        articles = json.loads(text)["data"]
         paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
         asked = [(paragraph["context"], qa) for paragraph in paragraphs for qa in paragraph["qas"]]
     except json.JSONDecodeError as error:

@@ -7,15 +7,16 @@ of the vocabulary and are never read out of text unless that is asked for: a typ
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
+from itertools import chain, compress
 from pathlib import Path
 
 import tokenizers
 
 from qkv.config import build
 from qkv.errors import InputError
-from qkv.files import write_text
+from qkv.files import read_text, write_text
 from qkv.text.adopted import TOKENIZERS, kind_of
 from qkv.text.growing import grow
 from qkv.text.kinds import BOS, BPE, EOS, PAD, RESERVED, SPECIALS, UNK, ByteBPE, Kind, added_tokens
@@ -26,6 +27,7 @@ __all__ = ["BOS", "EOS", "PAD", "RESERVED", "SPECIALS", "TOKENIZERS", "UNK", "To
 
 # No token that is learned can be spelled so: every kind parts letters from brackets.
 SPECIAL = re.compile(r"<[^\s<>]*[^\W_][^\s<>]*>|\[[^\s\[\]]*[^\W_][^\s\[\]]*\]")
+MOST_WORDS, LONGEST_WORD = 2**17, 30  # words whose ids are kept, some 40 MB; and their letters
 SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
 
@@ -44,6 +46,7 @@ class Tokenizer:
         named = {token.content: number for number, token in added.items() if token.special and number > UNK}
         self._named = named | {alias: named[name] for alias, name in kind.aliases.items() if name in named}
         self._silent = {PAD, BOS, EOS, *self._named.values()}
+        self._words: dict[str, list[int]] = {}  # the ids of words that have been seen
 
     @classmethod
     def train(
@@ -107,15 +110,16 @@ class Tokenizer:
         name = f"<{language}>"
         return [self._named[name]] if name in self._named else []
 
-    def encode(self, text: str, *, specials: bool = False) -> list[int]:
+    def encode(self, text: str, *, specials: bool | Collection[str] = False) -> list[int]:
         """The ids of a text, with no special token around them.
 
         With `specials`, the name of a special that was given in training is read as that token, and takes with it the
-        space before it: "A <mask> dog" has the ids of "A dog" and, between them, that of <mask>.
+        space before it: "A <mask> dog" has the ids of "A dog" and, between them, that of <mask>. Or just some of them.
         """
-        if not specials or not self._named:
+        read = [name for name in self._named if specials is True or (specials and name in specials)]
+        if not read:
             return self.encode_batch([text])[0]
-        names = "|".join(map(re.escape, self._named))
+        names = "|".join(map(re.escape, read))
         space = " ?" if self.kind.has_words else ""
         parts = re.split(f"{space}({names})", self.kind.prefix + self.kind.compose(text))
         rows = [encoding.ids for encoding in self._inside.encode_batch_fast(parts[::2], add_special_tokens=False)]
@@ -129,7 +133,9 @@ class Tokenizer:
         """The tokenizer of a part of a text, before which nothing is put."""
         if not self.kind.prefix:
             return self._rust
-        return tokenizers.Tokenizer.from_str(json.dumps({**json.loads(self._text), "normalizer": None}))
+        inside = tokenizers.Tokenizer.from_str(json.dumps({**json.loads(self._text), "normalizer": None}))
+        inside.encode_special_tokens = True  # names that are not asked for
+        return inside
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
         """The ids of words, each taken by itself, and for each id the number of its word. Every word has an id."""
@@ -153,11 +159,33 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         composed = [self.kind.compose(text) for text in texts]
         try:
-            return [encoding.ids for encoding in self._rust.encode_batch_fast(composed, add_special_tokens=False)]
+            return self._by_words(composed) if self.kind.parts_at_spaces else self._encoded(composed)
         except (TypeError, UnicodeEncodeError):
             for text in texts:
                 check_unicode(text)
             raise
+
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self._rust.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def _by_words(self, texts: list[str]) -> list[list[int]]:
+        """The same, each word encoded once: a few thousand words are most of any text. Texts with other white space
+        than single spaces, and those of scripts without spaces, are encoded as they are."""
+        parted = [text.split() for text in texts]
+        is_plain = [
+            " ".join(words) == text and max(map(len, words), default=0) <= LONGEST_WORD
+            for words, text in zip(parted, texts, strict=True)
+        ]
+        known = self._words
+        if len(known) > MOST_WORDS:
+            self._words = known = {}  # another one: the old one may be in use in another thread
+        new = [*set(chain.from_iterable(compress(parted, is_plain))).difference(known)]
+        known.update(zip(new, self._encoded(new), strict=True))
+        others = iter(self._encoded([text for text, plain in zip(texts, is_plain, strict=True) if not plain]))
+        return [
+            [*chain.from_iterable(map(known.__getitem__, words))] if plain else next(others)
+            for words, plain in zip(parted, is_plain, strict=True)
+        ]
 
     def decode(self, ids: Sequence[int], *, specials: bool = False) -> str:
         """The text of some ids; special tokens are left out, but for <unk>, which stands for a word.
@@ -229,7 +257,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         try:
-            text = path.read_bytes().decode()
+            text = read_text(path)
             tree = json.loads(text)
         except OSError as error:
             raise InputError(f"cannot read the tokenizer {path}: {error.strerror}; give a tokenizer.json") from None

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.files import digest, remove, replacing, write_json
-from qkv.folder import RunFolder, load_weights, save_weights
+from qkv.files import digest, read_json, remove, replacing, write_json
+from qkv.folder import RunFolder
+from qkv.weights import load_weights, save_weights
 
 PROOF = "training.json"  # written last; it names every other file and its digest
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # ways in which a disk has no room
@@ -26,7 +26,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # ways in which a disk has no 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stood: its weights, the tensors of optimiser, average and random generators, and its counters."""
+    """Where a run stood: its weights, the tensors of optimiser and average, and its counters."""
 
     weights: dict[str, Tensor]
     tensors: dict[str, Tensor]
@@ -63,7 +63,7 @@ def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
 
 def load(path: Path) -> Checkpoint:
     try:
-        proof = json.loads((path / PROOF).read_text(encoding="utf-8"))
+        proof = read_json(path / PROOF)
         state, digests = dict(proof["state"]), dict(proof["digests"])
         damaged = [name for name, expected in digests.items() if digest(path / name, "blake2b") != expected]
         damaged += [PROOF] if proof["seal"] != seal(state, digests) else []
@@ -108,21 +108,6 @@ def explained(out: Path) -> Iterator[None]:
             f"could not write to {out}: {os.strerror(number) if number else error}; "
             f"{safe}{cure} and give the same command again"
         ) from None
-
-
-def random_state() -> dict[str, Tensor]:
-    """The state of every random generator that training draws from."""
-    state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        state |= {f"cuda{i}": value for i, value in enumerate(torch.cuda.get_rng_state_all())}
-    return state
-
-
-def set_random_state(state: dict[str, Tensor]) -> None:
-    torch.set_rng_state(state["cpu"])
-    for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        if f"cuda{i}" in state:  # there may be more GPUs than when it was saved
-            torch.cuda.set_rng_state(state[f"cuda{i}"], i)
 
 
 @contextmanager

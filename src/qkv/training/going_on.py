@@ -5,6 +5,7 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
+from qkv import manifest
 from qkv.config import Tree, merge, parse_call
 from qkv.errors import InputError
 from qkv.files import digest
@@ -19,6 +20,7 @@ FREE = {"published", "measured_by", *(f"training.{name}" for name in (*LIMITS, *
 
 def resumed(folder: RunFolder, asked: Tree, where: str) -> tuple[Settings, Corpus]:
     """The settings of the run with its new limits, and its data; what else is asked for now must be as it was."""
+    manifest.check(folder.place)
     stored = read_settings(folder.recipe)
     before = complete(stored, str(folder.recipe))
     corpus = Corpus.open(Path(before.corpus) if before.corpus else folder.corpus)

@@ -12,6 +12,7 @@ from qkv.errors import InputError
 from qkv.layers import Embedding, Projection, Recurrence, Stack
 from qkv.positions import Position
 from qkv.training.groups import Group, Optimizers, each, matches, parameters, parted
+from qkv.training.ranks import ALONE, Ranks
 from qkv.training.settings import TrainingConfig
 
 TABLES = Embedding | nn.Embedding | Projection | Position  # of tokens and of positions
@@ -112,24 +113,24 @@ def clip(several: Iterable[Tensor], longest: float) -> Tensor:
 
 
 def build_optimizer(
-    model: nn.Module, c: TrainingConfig, device: torch.device, precision: torch.dtype
+    model: nn.Module, c: TrainingConfig, device: torch.device, precision: torch.dtype, ranks: Ranks = ALONE
 ) -> torch.optim.Optimizer | Optimizers:
     """The optimiser that the settings name, over all of a model's parameters; or those of their groups."""
     if not c.groups:
-        return one_optimizer(model, c, device, precision)
+        return one_optimizer(model, c, device, precision, ranks)
     groups = [Group.read(text) for text in c.groups]
     several = []
     for group, own in zip(groups, parted(model, groups), strict=True):
         corrected = c.bias_correction or group.optimizer not in ("adam", "adamw")
         changed = replace(c, optimizer=group.optimizer, groups=[], bias_correction=corrected)
-        several.append(one_optimizer(model, changed, device, precision, only=set(map(id, own))))
+        several.append(one_optimizer(model, changed, device, precision, ranks, only=set(map(id, own))))
         for part in several[-1].param_groups:
             part["factor"] *= group.rate / c.learning_rate
     return Optimizers(several)
 
 
 def one_optimizer(
-    model: nn.Module, c: TrainingConfig, device: torch.device, precision: torch.dtype,
+    model: nn.Module, c: TrainingConfig, device: torch.device, precision: torch.dtype, ranks: Ranks = ALONE,
     only: Container[int] | None = None,
 ) -> torch.optim.Optimizer:  # fmt: skip
     settings: dict[str, Any] = {
@@ -138,7 +139,7 @@ def one_optimizer(
     if c.optimizer == "muon":
         inner = set(map(id, matrices(model)))
         groups = parameter_groups(model, c, inner, only)
-        return Muon([{**g, "orthogonal": precision} if g["apart"] else g for g in groups], **settings)
+        return Muon([{**g, "orthogonal": precision} if g["apart"] else g for g in groups], ranks, **settings)
     groups = parameter_groups(model, c, only=only)
     match c.optimizer:
         case "adam" | "adamw":
@@ -178,8 +179,12 @@ class Muon(torch.optim.AdamW):
 
     All directions of a matrix move equally far, also those whose gradients are small. The matrices are the parameters
     of groups with "orthogonal", the number format to compute in. The steps are those of torch.optim.Muon, but
-    matrices of one shape are computed together.
+    matrices of one shape are computed together, and several ranks share them out.
     """
+
+    def __init__(self, groups: list[dict[str, Any]], ranks: Ranks = ALONE, **settings: Any) -> None:
+        super().__init__(groups, **settings)
+        self.ranks = ranks
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -202,7 +207,7 @@ class Muon(torch.optim.AdamW):
                 self.state[weight] = {"step": torch.tensor(0.0), "exp_avg": torch.zeros_like(weight)}
             momentum = self.state[weight]["exp_avg"].lerp_(gradient, 1 - MOMENTUM)
             ahead.append(gradient.lerp(momentum, MOMENTUM))
-        moves = orthogonal(torch.stack(ahead).to(precision))  # (N, rows, columns)
+        moves = self.ranks.shared_out(orthogonal, torch.stack(ahead).to(precision))  # (N, rows, columns)
         far = rate * LIKE_ADAM * math.sqrt(max(moves.shape[1:]))
         for (weight, _), move in zip(alike, moves, strict=True):
             weight.mul_(1 - rate * decay).add_(move, alpha=-far)
@@ -215,7 +220,7 @@ def orthogonal(x: Tensor) -> Tensor:
     """
     a, b, c = NEWTON_SCHULZ
     upright = x.shape[-2] > x.shape[-1]
-    x = x.mT if upright else x
+    x = x.mT.contiguous() if upright else x  # or the products of one matrix round otherwise than those of several
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)  # so that no singular value is above 1
     for _ in range(ROUNDS):
         square = x @ x.mT

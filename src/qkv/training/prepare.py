@@ -5,6 +5,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from qkv import folder
 from qkv.config import Tree, from_tree, merge, to_tree
 from qkv.data import Place, generator
@@ -14,7 +16,7 @@ from qkv.folder import About, Loaded
 from qkv.models import Model
 from qkv.objectives import objective
 from qkv.tasks import Corpus, Survey, Task
-from qkv.tasks.corpus import PARTS, Part
+from qkv.tasks.corpus import PARTS, Part, learn_tokenizer
 from qkv.text.tokenizer import BOS, PAD, UNK, Tokenizer
 from qkv.training.display import Display
 from qkv.training.settings import Settings, TrainingConfig, architecture, complete, paths, spelled_out, task_of
@@ -31,30 +33,54 @@ def task(tree: Tree, where: str) -> Task:
     return made
 
 
-def started(asked: Tree, where: str) -> tuple[Tree, Loaded | None]:
-    """With --start: the model to begin with; and its architecture and sizes, unless others are asked for."""
-    if not asked.get("start"):
-        return asked, None
-    start, kind = folder.load(paths([asked["start"]])[0]), task_of(asked, where)
+def opened(start: str) -> list[Loaded]:
+    """What a run begins with: a folder, or several, "bert + entities"."""
+    return [folder.load(path) for path in paths([name.strip() for name in start.split(" + ")])] if start else []
+
+
+def started(asked: Tree, where: str) -> tuple[Tree, list[Loaded]]:
+    """With --start: the models to begin with; and the architecture and the sizes of the first, unless others are asked
+    for. Those behind it lend what it does not have."""
+    starts, kind = opened(asked.get("start", "")), task_of(asked, where)
+    if not starts:
+        return asked, []
+    start, *others = starts
     held, config = folder.origin(start.model)
     alike = {name: model.config_class for name, model in kind.models().items() if grows_from(model, type(config))}
-    holds = f"{asked['start']} holds a {held} model"
+    holds = f"{start.folder} holds a {held} model"
     if not alike:
         known = ", ".join(kind.models())
         raise InputError(f"{holds}, which cannot learn the task {kind.name!r}; start from one of these: {known}")
     name = asked.get("architecture") or (held if held in alike else next(iter(alike)))
     if name not in alike:
         raise InputError(f"{holds}, and {name} was asked for; leave --architecture out")
-    if asked.get("data", {}).get("tokenizer"):
+    if asked.get("data", {}).get("tokenizer") and start.model.reads_text:
         cure = "leave it out, or add some with --data.grow"
-        raise InputError(f"{asked['start']} has sub-words of its own, so data.tokenizer cannot be another; {cure}")
-    own = FITTED if alike[name] is type(config) else (*FITTED, *vars(alike[name])["__annotations__"])
+        raise InputError(f"{start.folder} has sub-words of its own, so data.tokenizer cannot be another; {cure}")
     asked = going_along(asked, start)
-    sizes = {key: value for key, value in to_tree(config).items() if key not in own}
+    sizes: Tree = {}
+    for other in reversed(others):
+        held, lent = folder.origin(other.model)
+        if not grows_from(kind.models()[name], type(lent)):
+            raise InputError(f"{other.folder} holds a {held} model, with which no {name} begins; leave it out")
+        sizes |= in_common(lent, alike[name])
+    sizes |= in_common(config, alike[name])
     if "silent" in sizes:  # what the data may ask for is learned now
         sizes["silent"] = [number for number in sizes["silent"] if number in (PAD, BOS, UNK)]
     model = merge(sizes, spelled_out({**asked, "architecture": name}, where))
-    return {**asked, "architecture": name, "model": model}, start
+    return {**asked, "architecture": name, "model": model}, starts
+
+
+def in_common(config: Any, kind: type[Any]) -> Tree:
+    """The settings of a model to begin with that one of the settings `kind` takes over."""
+    own = FITTED if kind is type(config) else (*FITTED, *vars(kind)["__annotations__"])
+    shared = {field.name for field in fields(kind)} - {*own}
+    return {key: value for key, value in to_tree(config).items() if key in shared}
+
+
+def words_of(starts: list[Loaded]) -> Tokenizer | None:
+    """The sub-words of the models to begin with, if one of them reads texts by them."""
+    return next((start.tokenizer for start in starts if start.model.reads_text), None)
 
 
 def grows_from(model: type[Model], settings: type[Any]) -> bool:
@@ -98,6 +124,14 @@ def chosen(asked: Tree, survey: Survey, where: str) -> Tree:
     return merge({"task": kind.name}, kind.defaults, suited, asked)
 
 
+def learned(task: Task, survey: Survey, known: Tokenizer | None, display: Display) -> Tokenizer:
+    """The sub-words, and from how much they are learned if that is not everything."""
+    if known is None and not task.data.tokenizer.endswith(".json") and len(survey.sample) < len(survey.train):
+        of = f"{len(survey.sample):,} of {len(survey.train):,} {task.unit}"
+        display.say(f"sub-words are learned from {of}, drawn from all of them")
+    return learn_tokenizer(task.data, survey.sample, known, task.named_tokens())
+
+
 def fitted(task: Task, tree: Tree, tokenizer: Tokenizer, facts: About, where: str) -> Settings:
     """The whole settings, with those of the model that follow from the data: a person may leave them out."""
     asked = spelled_out(tree, where)
@@ -108,6 +142,15 @@ def fitted(task: Task, tree: Tree, tokenizer: Tokenizer, facts: About, where: st
     return complete(merge(tree, {"model": fitting}), where)
 
 
+def drawn(task: Task, settings: Settings, facts: About, tokenizer: Tokenizer) -> tuple[Model, dict[str, str]]:
+    """The model with its first weights, which the seed draws; and its heads."""
+    torch.manual_seed(settings.data.seed)
+    heads = {**objective(settings.objective).knowing(tokenizer).heads, **task.heads(facts)}
+    model = task.build(settings.model, heads)
+    model.know(tokenizer)
+    return model, heads
+
+
 def write(place: Path, task: Task, survey: Survey, tokenizer: Tokenizer, facts: About, display: Display) -> Corpus:
     """Encode everything, and say what was left out."""
     with display.counting("encoding", len(survey.train), task.unit) as tick:
@@ -116,7 +159,7 @@ def write(place: Path, task: Task, survey: Survey, tokenizer: Tokenizer, facts: 
         if written.duplicates:
             display.say(f"  {which}{written.duplicates:,} {task.unit} repeated another one exactly: dropped")
         if written.too_long:
-            display.say(f"  {which}{written.too_long:,} {task.unit} had over {task.longest[0] - 1} tokens: dropped")
+            display.say(f"  {which}{written.too_long:,} {task.unit} {task.too_long()}: dropped")
     for line in task.remarks():
         display.say(f"  {line}")
     return corpus

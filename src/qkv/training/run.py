@@ -1,8 +1,9 @@
 """A whole training run of any task, from files to a model folder: what `qkv train` and `qkv.train` do."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,21 @@ from typing import Any
 import tomli_w
 import torch
 
-from qkv import folder
+from qkv import folder, manifest
 from qkv.config import Tree, to_tree
 from qkv.errors import InputError
 from qkv.files import alone, remove, write_json, write_text
 from qkv.folder import About, Loaded, RunFolder
 from qkv.models import MODELS, Model
-from qkv.objectives import in_full, leads, objective
+from qkv.objectives import first, in_full, leads, objective
 from qkv.tasks import TASKS, Corpus, Task
-from qkv.tasks.corpus import Part, are_files, is_given, learn_tokenizer
+from qkv.tasks.corpus import Part, are_files, is_given
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoint, going_on, prepare
 from qkv.training.display import Display
 from qkv.training.groups import Group, parted
 from qkv.training.optimizers import freeze
+from qkv.training.ranks import ALONE, Ranks, joined
 from qkv.training.settings import Settings, asked_for, check, modern, paths, task_for, task_of
 from qkv.training.telling import Teller
 from qkv.training.trainer import Hooks, Trainer
@@ -74,13 +76,15 @@ def train(
     lists = {"train": files, "valid": list(valid), "test": test}
     given: Tree = {name: [str(path) for path in several] for name, several in lists.items() if several}
     given |= {name: str(value) for name, value in (("task", task), ("start", start)) if value}
-    asked, where, display = asked_for(recipe, {**settings, **given}), str(recipe or "settings"), Display(quiet)
-    begins = restart or not RunFolder(Path(out)).recipe.exists()
-    if begins and "task" not in asked and are_files(asked.get("train"), str | Path):
-        asked["task"], why = task_for(paths(asked["train"]), asked)
-        display.say(why) if why else None
-    with alone_in(Path(out)):
-        return Run(Path(out), asked, display, restart=restart, where=where, memory=memory).go()
+    asked, where = asked_for(recipe, {**settings, **given}), str(recipe or "settings")
+    with joined() as ranks, torch.random.fork_rng(devices=[]):
+        display = Display(quiet or not ranks.is_first)
+        begins = restart or not RunFolder(Path(out)).recipe.exists()
+        if begins and "task" not in asked and are_files(asked.get("train"), str | Path):
+            asked["task"], why = task_for(paths(asked["train"]), asked)
+            display.say(why) if why else None
+        with alone_in(Path(out)) if ranks.is_first else nullcontext():
+            return Run(Path(out), asked, display, restart=restart, where=where, memory=memory, ranks=ranks).go()
 
 
 @contextmanager
@@ -103,11 +107,14 @@ class Run:
     """The steps of a run in their order; state is in the folder, so that any step may be the last."""
 
     def __init__(
-        self, out: Path, asked: Tree, display: Display, *, restart: bool, where: str, memory: Mapping[str, Part]
-    ) -> None:
+        self, out: Path, asked: Tree, display: Display, *, restart: bool, where: str, memory: Mapping[str, Part],
+        ranks: Ranks = ALONE,
+    ) -> None:  # fmt: skip
         self.out, self.asked, self.display, self.say, self.where = out, dict(asked), display, display.say, where
-        self.folder, self.memory = RunFolder(out), memory
-        self.start: Loaded | None = None  # the model to begin with
+        self.folder, self.memory, self.ranks = RunFolder(out), memory, ranks
+        self.starts: list[Loaded] = []  # the models to begin with
+        if not ranks.is_first:
+            return
         self.goes_on = self.folder.recipe.exists() and not restart
         if not self.folder.recipe.exists():
             if checkpoint.existing(self.folder.checkpoints):  # they would be taken for those of the new run
@@ -120,7 +127,7 @@ class Run:
             remove(left)
 
     def go(self) -> Trained:
-        settings, corpus, model = self.resumed() if self.goes_on else self.prepared()
+        settings, corpus, model = self.ready()
         task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
         about = task.about(corpus)
         if settings.objective != in_full(task.objective):
@@ -128,22 +135,40 @@ class Run:
         loaded = Loaded(model, corpus.tokenizer, about)
         asked = objective(settings.objective).knowing(corpus.tokenizer, model.inputs()).with_model(model)
         batches = task.stream(corpus.train)
+        task.shared_among(self.ranks)
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
         teller = Teller(self.display, self.folder, task, settings)
         hooks = Hooks(
             lambda model: task.summed_up({**task.measure(model, asked, valid), **judge()}),
             lambda model, path: folder.save(path, model, corpus.tokenizer, loaded.about),
-            teller.event,
+            teller.event if self.ranks.is_first else lambda event: None,
             self.out,
         )
-        trainer = Trainer(model, asked, batches, settings.training, hooks, settings.data.seed)
-        teller.announce(trainer, task.counted(corpus), went_on=trainer.resume())
+        trainer = Trainer(model, asked, batches, settings.training, hooks, settings.data.seed, self.ranks)
+        went_on, best = trainer.resume(), dict[str, float]()
         with checkpoint.explained(self.out):
-            with teller.listening():
+            if self.ranks.is_first:
+                teller.announce(trainer, task.counted(corpus), went_on)
+                with teller.listening():
+                    stopped = trainer.run()
+                teller.summary(stopped)
+                best = teller.log.best
+            else:
                 stopped = trainer.run()
-            teller.summary(stopped)
         now = trainer.now
-        return Trained(self.out, stopped, now.step, trainer.epoch(), now.seconds / 60, teller.log.best)
+        return Trained(self.out, stopped, now.step, trainer.epoch(), now.seconds / 60, best)
+
+    def ready(self) -> tuple[Settings, Corpus, Model]:
+        """Settings, data and the first weights; the first rank makes what the others then open."""
+        if self.ranks.is_first:
+            found = self.resumed() if self.goes_on else self.prepared()
+            self.ranks.wait()
+        else:
+            self.ranks.wait()
+            found = self.resumed()
+        seen = self.folder.recipe.read_bytes() + repr(sorted(found[1].digests.items())).encode()
+        self.ranks.check_alike("the run's settings and data are", blake2b(seen).hexdigest())
+        return found
 
     # -- a new run -----------------------------------------------------------------------------------------------
 
@@ -153,7 +178,7 @@ class Run:
         if not asked.get("train") and not self.memory and not asked.get("corpus"):
             kind = task_of(asked, self.where)
             raise InputError(f"no file was given; {kind.name} learns from {kind.files}")
-        asked, self.start = prepare.started(asked, self.where)
+        asked, self.starts = prepare.started(asked, self.where)
         check(asked, self.where)
         task, settings, corpus, model = self.opened(asked) if asked.get("corpus") else self.encoded(asked)
         with checkpoint.explained(self.out):
@@ -163,13 +188,12 @@ class Run:
                 self.folder.place.mkdir(exist_ok=True)
                 remove(self.folder.corpus)
                 corpus = Corpus.open(corpus.folder.rename(self.folder.corpus))
-        own = task.asked_of(task.model).partition("(")[0]
-        is_own = leads(own, settings.objective)  # what baselines answer
+        is_own = leads(first(task.asked_of(task.model)), settings.objective)  # what baselines answer
         if is_own and (baselines := task.baselines(corpus)):
             write_json(self.folder.baselines, baselines)
-        checkpoint.set_random_state(self.drawn)
         with checkpoint.explained(self.out):
             write_text(self.folder.recipe, HEADER + tomli_w.dumps(to_tree(settings)))
+            manifest.seal(self.folder.place, [self.folder.recipe.name])
         return settings, corpus, model
 
     def opened(self, asked: Tree) -> tuple[Task, Settings, Corpus, Model]:
@@ -183,8 +207,7 @@ class Run:
         survey = prepare.read(asked, self.memory, self.out, self.display, self.where)
         tree = prepare.chosen(asked, survey, self.where)
         task = prepare.task(tree, self.where)
-        known = self.start.tokenizer if self.start else None
-        tokenizer = learn_tokenizer(task.data, survey.sample, known, task.named_tokens())
+        tokenizer = prepare.learned(task, survey, prepare.words_of(self.starts), self.display)
         facts = task.facts(survey, tokenizer)
         settings = prepare.fitted(task, tree, tokenizer, facts, self.where)
         task.data = settings.data
@@ -201,15 +224,15 @@ class Run:
 
     def built(self, task: Task, settings: Settings, facts: About, tokenizer: Tokenizer) -> Model:
         """The model with its first weights; what cannot be built is refused before anything is written."""
-        torch.manual_seed(settings.data.seed)
-        heads = {**objective(settings.objective).knowing(tokenizer).heads, **task.heads(facts)}
-        model = task.build(settings.model, heads)
-        model.know(tokenizer)
+        model, heads = prepare.drawn(task, settings, facts, tokenizer)
         freeze(model, settings.training.freeze)  # the trainer would refuse an unknown name too late,
         parted(model, [Group.read(text) for text in settings.training.groups])  # and a group of none
-        self.drawn = checkpoint.random_state()  # training goes on from here, whatever is drawn meanwhile
-        if self.start:
-            taken, new = folder.start_from(model, self.start, settings.start, task.anew(self.start, facts, heads))
+        taken, new = set[str](), list[str]()
+        for start in reversed(self.starts):  # what several have is taken from the first
+            own, new = folder.start_from(model, start, str(start.folder), task.anew(start, facts, heads))
+            taken |= {*own}
+        if self.starts:
+            new = [name for name in new if name not in taken]
             fresh = f"new are {', '.join(new[:4])}{' ...' * (len(new) > 4)}" if new else "nothing is new"
             self.say(f"begins with the weights of {settings.start}: {len(taken)} of {len(taken) + len(new)}; {fresh}")
         return model
@@ -220,5 +243,5 @@ class Run:
         settings, corpus = going_on.resumed(self.folder, self.asked, self.where)
         task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
         if settings.start and not checkpoint.existing(self.folder.checkpoints):
-            self.start = folder.load(paths([settings.start])[0])
+            self.starts = prepare.opened(settings.start)
         return settings, corpus, self.built(task, settings, corpus.facts, corpus.tokenizer)

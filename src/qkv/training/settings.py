@@ -21,6 +21,7 @@ from qkv.training.schedules import SCHEDULES
 
 SIDES = ("source", "target")
 IDLE = ("threads", "keep", "checkpoint_minutes", "checkpoint_steps")  # what changes no figure but speed
+STAGED = ("stages", "every_stage", "sets")  # of a comparison's recipe: what is trained before its rows, and on what
 LIMITS = ("steps", "epochs", "minutes", "patience")
 NOT_NEGATIVE = (*LIMITS, "validate_every", "bleu_sentences", "checkpoint_minutes", "checkpoint_steps", "threads",
                 "clip", "weight_decay", "epsilon", "unfreeze")  # fmt: skip
@@ -234,7 +235,8 @@ def spelled_out(tree: Mapping[str, Any], where: str) -> Tree:
 def asked_for(recipe: str | Path | None, given: Tree) -> Tree:
     """What a person asks for: the recipe's settings, and laid over them what is given beside it."""
     written = read_settings(recipe) if recipe else {}
-    written.pop("vary", None)  # the rows of a comparison are not of one run
+    for name in ("vary", *STAGED):  # the rows of a comparison are not of one run
+        written.pop(name, None)
     if isinstance(given.get("objective"), Mapping) and isinstance(written.get("objective"), str):
         given = modern({**written, **given}, str(recipe), written["objective"])
     return merge(written, given)
@@ -251,7 +253,7 @@ def read_settings(recipe: str | Path) -> Tree:
         path = known[str(recipe)][0]
     tree = read_toml(path)
     tree.pop("files", None)  # the digests in an older run's own recipe.toml are of that run, not settings
-    check_keys(Settings, dict.fromkeys(tree), str(recipe), also=(*SIDES, "objective_name", "vary"))
+    check_keys(Settings, dict.fromkeys(tree), str(recipe), also=(*SIDES, *STAGED, "objective_name", "vary"))
     return tree
 
 

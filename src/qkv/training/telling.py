@@ -13,7 +13,7 @@ from rich.progress import BarColumn
 
 from qkv.errors import InputError
 from qkv.evaluation import FIGURES, in_words, is_of_part
-from qkv.files import write_json, write_text
+from qkv.files import read_json, write_json, write_text
 from qkv.folder import RunFolder
 from qkv.look import draw_curves
 from qkv.models import count_parameters
@@ -22,8 +22,10 @@ from qkv.training.display import Display, duration
 from qkv.training.settings import Settings
 from qkv.training.trainer import Trainer
 
-SHOWN = ("loss", "perplexity", "bleu", "accuracy", "pearson", "f1", "mean")  # of all figures of a validation
+SHOWN = ("loss", "perplexity", "bleu", "rouge_l", "accuracy", "pearson", "f1", "mean")  # of all figures of a validation
 EVERY = 1.0  # seconds of training that one line of the log stands for
+BAR = 12  # columns
+WORTH = ("step", "left", "loss", "speed", "valid", "epoch", "rate")  # parts of a line, by what a person wants most
 SLOW = 15.0  # seconds between lines where no live line can be shown (a file, a pipe, CI)
 
 
@@ -150,7 +152,7 @@ class Teller:
     def listening(self) -> Iterator[None]:
         """Within, events are logged, and shown in a live line where there can be one."""
         self.log = Log(self.folder, self.trainer.now.step)
-        columns = (BarColumn(24), "{task.percentage:>3.0f}%", "{task.description}")
+        columns = (BarColumn(BAR), "{task.percentage:>3.0f}%", "{task.description}")
         with closing(self.log), self.display.bar(*columns, transient=False) as self.update:
             yield
 
@@ -165,7 +167,7 @@ class Teller:
         elif kind == "valid":
             shown = {name: value for name, value in event.items() if name in SHOWN or is_of_part(name)}
             figures = in_words(shown)
-            self.validation, best = f" | valid: {figures}", " (best)" if event["best"] else ""
+            self.validation, best = f"valid: {figures}", " (best)" if event["best"] else ""
             self.say(f"epoch {event['epoch']:.2f}, step {event['step']:,}: validation {figures}{best}")
             self.log.draw(at_least=30)
         elif kind == "bad":
@@ -179,22 +181,25 @@ class Teller:
         now = time.monotonic()
         self.recent.append((now, event["tokens"], event["loss"]))
         if self.update:
-            self.update(completed=self.trainer.progress(), description=self.line(event))
+            room = self.display.console.width - BAR - len(" 100% ")
+            self.update(completed=self.trainer.progress(), description=joined(self.parts(event), room))
         elif now - self.printed >= SLOW:
             self.printed = now
-            self.say(self.line(event))
+            self.say(joined(self.parts(event)))
 
-    def line(self, event: dict[str, Any]) -> str:
+    def parts(self, event: dict[str, Any]) -> dict[str, str]:
+        """What a line tells of a step."""
         seconds = self.recent[-1][0] - self.recent[0][0]
         tokens = sum(tokens for _, tokens, _ in islice(self.recent, 1, None))
         losses = [loss for _, _, loss in self.recent if math.isfinite(loss)]
         loss = sum(losses) / len(losses) if losses else math.nan
         speed = f"{tokens / seconds:,.0f} {self.task.speed}/s" if seconds else "measuring speed"
-        ahead = f", {duration(left)} left" if (left := self.left()) is not None else ""
-        return (
-            f"epoch {event['epoch']:.2f}, step {event['step']:,}: loss {loss:.3f}, rate {event['learning_rate']:.2e}, "
-            f"{speed}{ahead}{self.validation}"
-        )
+        ahead = f"{duration(left)} left" if (left := self.left()) is not None else ""
+        parts = {
+            "epoch": f"epoch {event['epoch']:.2f}", "step": f"step {event['step']:,}", "loss": f"loss {loss:.3f}",
+            "rate": f"rate {event['learning_rate']:.2e}", "speed": speed, "left": ahead, "valid": self.validation,
+        }  # fmt: skip
+        return {name: part for name, part in parts.items() if part}
 
     def summary(self, stopped: str) -> None:
         t, out = self.trainer, self.folder.out
@@ -215,7 +220,7 @@ class Teller:
 
     def beside_baselines(self) -> None:
         """Print the result beside the baselines, and write both to results.json in the model folder."""
-        baselines = json.loads(self.folder.baselines.read_text(encoding="utf-8"))
+        baselines = read_json(self.folder.baselines)
         now, best = self.trainer.now, self.log.best
         results = {"task": self.task.name, "valid": best, "baselines": baselines}
         write_json(self.folder.results, {**results, "steps": now.step, "minutes": round(now.seconds / 60, 2)})
@@ -225,3 +230,13 @@ class Teller:
             self.say(f"  {figure.text(value):>7}{figure.after}  {name}")
         if len(self.task.figures) > 2:
             self.say(f"this model: {in_words(best)}")
+
+
+def joined(parts: dict[str, str], width: float = math.inf) -> str:
+    """A line of its parts in their order; if they are too many for so many columns, of those that are worth most."""
+    chosen = ["step"]
+    for name in WORTH[1:]:
+        if name in parts and len(", ".join(parts[one] for one in [*chosen, name])) <= width:
+            chosen.append(name)
+    line = ", ".join(part for name, part in parts.items() if name in chosen)
+    return line.replace(f"{parts['step']}, ", f"{parts['step']}: ")

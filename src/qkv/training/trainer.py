@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.config import build
-from qkv.data import Batch, Place, Stream, generator
+from qkv.data import Batch, Place, Stream, generator, seeds
 from qkv.device import choose_device, choose_precision
 from qkv.errors import InputError
 from qkv.evaluation import FIGURES, better
@@ -26,6 +26,7 @@ from qkv.training import checkpoint
 from qkv.training.averaging import AVERAGES, averaged
 from qkv.training.groups import Group
 from qkv.training.optimizers import Unfreezing, build_optimizer, clip_each, freeze
+from qkv.training.ranks import ALONE, Ranks
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
 
@@ -65,9 +66,12 @@ class Trainer:
     """An optimiser on an objective, with a schedule, averaged weights, validations, checkpoints and early stopping."""
 
     def __init__(
-        self, model: nn.Module, objective: Objective, batches: Stream, c: TrainingConfig, hooks: Hooks, seed: int = 1
-    ) -> None:
-        self.c, self.hooks, self.objective, self.batches, self.seed = c, hooks, objective, batches, seed
+        self, model: nn.Module, objective: Objective, batches: Stream, c: TrainingConfig, hooks: Hooks, seed: int = 1,
+        ranks: Ranks = ALONE,
+    ) -> None:  # fmt: skip
+        ranks.check(model, batches, c.accumulate)
+        self.c, self.hooks, self.objective, self.batches = c, hooks, objective, batches
+        self.seed, self.ranks = seed, ranks
         if c.threads:
             torch.set_num_threads(c.threads)
         self.device = choose_device(c.device)
@@ -79,7 +83,7 @@ class Trainer:
                 module.recompute = c.recompute
         freeze(model, c.freeze)
         self.unfreezing = Unfreezing(model, c.unfreeze, [Group.read(text) for text in c.groups])
-        self.optimizer = build_optimizer(model, c, self.device, self.precision)
+        self.optimizer = build_optimizer(model, c, self.device, self.precision, ranks)
         self.schedule = build(SCHEDULES, c.schedule)
         self.average = build(AVERAGES, c.average)
         self.now, self.carrying = Progress(), Carrying()
@@ -93,16 +97,16 @@ class Trainer:
         """Train until a limit is reached; returns why it stopped."""
         self.model.train()
         began = time.monotonic() - self.now.seconds
-        stream = self.batches.stream(self.now.place)
+        stream = self.batches.stream(self.now.place, first=self.ranks.number, every=self.ranks.count)
         with checkpoint.interruptible() as asked_to_stop:
             while not (reason := self.finished()):
-                group = list(islice(stream, self.c.accumulate))
-                figures = self.step(group)
-                self.now.place, self.now.seconds = group[-1][1], time.monotonic() - began
+                figures = self.step(list(islice(stream, self.c.accumulate // self.ranks.count)))
+                self.now.place = self.batches.after(self.now.place, self.c.accumulate)
+                self.now.seconds = self.ranks.first(time.monotonic() - began)
                 self.hooks.report({"event": "train", **figures})
                 if self.validation_due():
                     self.validate()
-                if asked_to_stop():
+                if any(self.ranks.sum(asked_to_stop())):
                     self.save()
                     return "interrupted"
                 if self.checkpoint_due():
@@ -113,13 +117,13 @@ class Trainer:
         return reason
 
     def step(self, batches: list[Placed]) -> dict[str, Any]:
-        """One step of the optimiser on one or more batches, weighted by what is asked of each."""
+        """One step of the optimiser on these batches and those of other ranks, weighted by what is asked of each."""
         self.now.step += 1
         rate = self.c.learning_rate * self.schedule(self.now.step, self.progress())
         self.unfreezing.at(self.epoch())
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["factor"]
-        loss, tokens = self.gradients(batches)
+        loss, tokens = self.gradients(batches, self.ranks)
         norm = clip_each(self.model, self.optimizer, self.c.clip or math.inf)
         if torch.isfinite(norm) and math.isfinite(loss):
             self.optimizer.step()
@@ -132,18 +136,23 @@ class Trainer:
         figures = {"step": self.now.step, "epoch": round(self.epoch(), 3), "loss": loss, "learning_rate": rate}
         return figures | {"gradient": float(norm), "tokens": tokens, "seconds": round(self.now.seconds, 2)}
 
-    def gradients(self, batches: list[Placed]) -> tuple[float, int]:
-        """Mean loss over all that the batches ask for, its gradients left on the parameters; and how many tokens or
-        examples that were."""
+    def gradients(self, batches: list[Placed], ranks: Ranks = ALONE) -> tuple[float, int]:
+        """Mean loss over all that the batches of all ranks ask for, its gradients left on the parameters; and how many
+        tokens or examples that were. What the model draws follows from the batch, not from those before it."""
         prepared = [self.objective.prepare(batch, generator(self.seed, place)) for batch, place in batches]
-        count, total = max(1, sum(asked.count for asked in prepared)), 0.0
-        for asked, (batch, _) in zip(prepared, batches, strict=True):
+        asked_for, read = ranks.sum(
+            sum(asked.count for asked in prepared), sum(asked.read or asked.count for asked in prepared)
+        )
+        count, total = max(1, asked_for), 0.0
+        for asked, (batch, place) in zip(prepared, batches, strict=True):
             asked = asked.to(self.device)
+            torch.manual_seed(seeds(self.seed, place)[1])
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision is torch.bfloat16):
                 loss = self.objective.loss(self.carrying.ask(self.model, asked, batch), asked)
             (loss.total / count).backward()
             total += float(loss.total.detach()) / count
-        return total, sum(asked.read or asked.count for asked in prepared)
+        ranks.sum_gradients(self.model)
+        return ranks.sum(total)[0], int(read)
 
     def skip(self, batches: list[Placed]) -> None:
         """A loss or gradient that is not a number: leave the batch out, name it, go back if it keeps happening."""
@@ -204,11 +213,12 @@ class Trainer:
             if self.c.best_by not in figures:
                 known = ", ".join(sorted(figures.keys() & FIGURES.keys()))
                 raise InputError(f"this objective measures no {self.c.best_by}; --restart with best_by of: {known}")
-            value = better(self.c.best_by, figures[self.c.best_by])
+            value = self.ranks.first(better(self.c.best_by, figures[self.c.best_by]))
             is_best = value > (-math.inf if self.now.best is None else self.now.best)  # never, if not a number
             self.now.stale += 1
             if is_best:
                 self.now.best, self.now.best_step, self.now.stale = value, self.now.step, 0
+            if is_best and self.ranks.is_first:
                 self.hooks.save_model(self.model, self.hooks.out)
         self.model.train()
         event = {"event": "valid", "step": self.now.step, "epoch": round(self.epoch(), 3), "best": is_best}
@@ -217,7 +227,7 @@ class Trainer:
 
     def probe(self, samples: int = 3) -> float:
         """Try the largest batch, so that memory runs out now or never; then seconds for a batch of usual size."""
-        before, carrying, self.carrying = checkpoint.random_state(), self.carrying, Carrying()
+        carrying, self.carrying = self.carrying, Carrying()
         self.model.train()
         with averaged(self.model, {}):  # the moving baselines of hard attention come back as they were
             self.gradients([(self.batches.largest(), Place())])
@@ -227,17 +237,15 @@ class Trainer:
         seconds = (time.monotonic() - began) / samples
         self.optimizer.zero_grad(set_to_none=True)
         self.carrying = carrying
-        checkpoint.set_random_state(before)
         return seconds
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def save(self) -> None:
         """Write a checkpoint, unless the newest one is of this very moment."""
-        if (state := asdict(self.now)) == self.saved:
+        if (state := asdict(self.now)) == self.saved or not self.ranks.is_first:
             return
-        tensors = {f"random.{name}": value for name, value in checkpoint.random_state().items()}
-        tensors |= {f"average.{name}": value for name, value in self.average.tensors().items()}
+        tensors = {f"average.{name}": value for name, value in self.average.tensors().items()}
         tensors |= {f"carried.{i}": value for i, value in enumerate(self.carrying.state)}
         for i, entry in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{name}": value for name, value in entry.items()}
@@ -259,13 +267,12 @@ class Trainer:
         return True
 
     def restore_tensors(self, saved: checkpoint.Checkpoint) -> dict[str, dict[str, Tensor]]:
-        """Weights, average, optimiser and randomness as they were; all tensors, by their kind."""
+        """Weights, average and optimiser as they were; all tensors, by their kind."""
         fill(self.model, saved.weights, self.folder)
         groups = defaultdict[str, dict[str, Tensor]](dict)
         for key, value in saved.tensors.items():
             kind, name = key.split(".", 1)
             groups[kind][name] = value
-        checkpoint.set_random_state(groups["random"])
         self.average.restore({name: value.to(self.device) for name, value in groups["average"].items()})
         state = defaultdict[int, dict[str, Tensor]](dict)
         for key, value in groups["optimizer"].items():

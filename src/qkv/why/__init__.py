@@ -1,7 +1,8 @@
-"""Why it is built so: the claims of the lecture notes, N1 to N41, each measured with qkv's own parts."""
+"""Why it is built so: the claims of the lecture notes, N1 to N41, and of papers on long texts, N42 to N44, each
+measured with qkv's own parts."""
 
 from qkv.errors import InputError, nearest
-from qkv.why import anatomy, depth, formula, kinds, length, masks, positions, recurrence
+from qkv.why import anatomy, depth, formula, kinds, length, long, masks, positions, recurrence
 from qkv.why.claim import Claim, Measured
 
 CLAIMS = (
@@ -72,6 +73,12 @@ CLAIMS = (
           "0 means useful.", masks.masks),
     Claim("N41", "families", "Models go one way (ELMo, GPT), both ways as auto-encoders (BERT, MASS, UniLM, MT-DNN "
           "...), or both ways autoregressively (XLNet).", masks.families),
+    Claim("N42", "linear", "Attention need not cost the square of the length: windows, BigBird, Linformer and "
+          "compressed memories cost less.", long.linear),
+    Claim("N43", "low-rank", "The weights of a trained attention are nearly of low rank, so that a few slots can stand "
+          "for all keys (Linformer).", long.low_rank),
+    Claim("N44", "hops", "In BigBird a token sees as many others however long the text is, and two layers connect "
+          "every pair.", long.hops),
 )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ FAMILIES = {
 }
 # Those whose computation is here; ERNIE 1.0, MT-DNN and SpanBERT compute what BERT does, and are asked other things.
 OURS = {"GPT": "gpt", "GPT-2": "gpt2", "BERT": "bert", "RoBERTa": "roberta", "ERNIE 2.0": "ernie2",
-        "ERNIE (Baidu)": "bert", "MT-DNN": "bert", "SpanBERT": "bert"}  # fmt: skip
+        "ERNIE (Tsinghua)": "ernie_thu", "ERNIE (Baidu)": "bert", "MT-DNN": "bert", "SpanBERT": "bert"}  # fmt: skip
 
 
 def masks() -> Measured:

@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import Tensor
 
 from qkv.config import Tree
-from qkv.convert.families.bert import BERT, DISTILBERT, ERNIE, ERNIE2, ROBERTA, XLM_ROBERTA
+from qkv.convert.families.bert import BERT, BIG_BIRD, DISTILBERT, ERNIE, ERNIE2, ROBERTA, XLM_ROBERTA
 from qkv.convert.families.gpt import GPT, GPT2
 from qkv.convert.families.llama import LLAMA, read_llama
 from qkv.convert.families.marian import read_marian
@@ -21,7 +21,9 @@ def read_ernie(folder: Path, tree: Tree, theirs: dict[str, Tensor]) -> Converted
     return read(ERNIE2 if tree.get("use_task_id") else ERNIE, folder, tree, theirs)
 
 
-BACKBONES = {each.model_type: each for each in (BERT, ROBERTA, XLM_ROBERTA, DISTILBERT, ERNIE, GPT, GPT2, LLAMA, XLNET)}
+BACKBONES = {
+    each.model_type: each for each in (BERT, ROBERTA, XLM_ROBERTA, DISTILBERT, ERNIE, BIG_BIRD, GPT, GPT2, LLAMA, XLNET)
+}
 # By the `model_type` of their config.json: (folder, config.json, model.safetensors) -> a model of ours.
 FAMILIES: dict[str, Callable[[Path, Tree, dict[str, Tensor]], Converted]] = {
     "marian": read_marian,

@@ -1,8 +1,9 @@
-"""BERT, RoBERTa, XLM-RoBERTa, DistilBERT and ERNIE as transformers saves them. MiniLM and SpanBERT are BERT."""
+"""BERT, RoBERTa, XLM-RoBERTa, DistilBERT, ERNIE and BigBird as transformers has them. MiniLM and SpanBERT are BERT."""
 
 from dataclasses import replace
 
-from qkv.convert.family import Family, HeadNames, Names
+from qkv.config import Tree
+from qkv.convert.family import Family, HeadNames, Names, plainly
 
 OUR_BLOCK = "encoder.blocks.#."
 
@@ -104,6 +105,48 @@ ERNIE2 = replace(
     names=[*NAMES, ("embeddings.task_type_embeddings.weight", "tasks.weight")],
     must={**BERT.must, "use_task_id": True},
 )
+
+
+def their_blocks(tree: Tree, options: Tree) -> tuple[str, Tree]:
+    """BigBird's attention: full, or of blocks as transformers computes them outside training, without dropout."""
+    if tree.get("attention_type") == "original_full":
+        return "scaled_dot", options
+    blocks = {"block": tree.get("block_size", 64), "random": tree.get("num_random_blocks", 3)}
+    return "bigbird", {**blocks, "plan": "transformers"}
+
+
+def as_their_blocks(name: str, options: Tree) -> Tree | None:
+    if name != "bigbird":
+        return None if plainly(name, options) is None else {"attention_type": "original_full"}
+    if options.get("plan") != "transformers" or options.keys() - {"block", "random", "plan"}:
+        return None
+    sizes = {"block_size": options.get("block", 64), "num_random_blocks": options.get("random", 3)}
+    return {"attention_type": "block_sparse", **sizes}
+
+
+OWN_POOLER = ("pooler.*", "dense.0.*")
+BIG_BIRD = replace(
+    BERT,
+    model_type="big_bird",
+    classes="BigBird",
+    settings=tuple(
+        ("max_position_embeddings", "max_length", 4096) if ours == "max_length" else (key, ours, usual)
+        for key, ours, usual in SETTINGS
+    ),
+    parts={
+        "ForSequenceClassification": replace(
+            classifier(("classifier.dense.*", "dense.0.*"), "classifier.out_proj"), options={"activation": "gelu_tanh"}
+        ),
+        "ForPreTraining": replace(NEXT, names=[OWN_POOLER, *NEXT.names[1:]]),
+        "ForTokenClassification": ANSWERS["ForTokenClassification"],
+        "ForMultipleChoice": HeadNames("choose", "choices", "choices", [OWN_POOLER, ("classifier.*", "output.*")]),
+        "Model": HeadNames("", "pooled", "pooled", [OWN_POOLER]),
+    },
+    must={"is_decoder": False, "tie_word_embeddings": True, "use_bias": True, "rescale_embeddings": False},
+    activations={"gelu_new": "gelu_tanh"},
+    attends=their_blocks,
+    attended=as_their_blocks,
+)
 BEFORE_CLASSES = ("pre_classifier.*", "dense.0.*")
 DISTILBERT = replace(
     BERT,
@@ -148,5 +191,5 @@ DISTILBERT = replace(
     again=[("vocab_projector.weight", "tokens.weight")],
     must={"tie_word_embeddings": True},
     given={"segments": 0, "eps": 1e-12},
-    head_options={"pool": "first", "dense": True, "relu": True},
+    head_options={"pool": "first", "dense": True, "activation": "relu"},
 )

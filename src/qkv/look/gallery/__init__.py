@@ -16,6 +16,7 @@ PICTURES: dict[str, Callable[[Given], Picture]] = {
     "rotation": parts.rotations,
     "masks": parts.masks,
     "bigbird": parts.bigbird,
+    "patterns": parts.patterns,
     "xlnet": parts.xlnet,
     "architecture": architecture.architecture,
     "steps": parts.qkv_steps,

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from qkv.attention import MultiHead, bigbird_blocks, causal, padding, permuted, prefix
+from qkv.attention import MultiHead, bigbird_blocks, build_attention, causal, padding, permuted, prefix
 from qkv.layers import FeedForward
 from qkv.look.picture import COLOURS, Axes, Given, Picture, boxed, canvas, lined, name, sheet, table
 from qkv.look.steps import worked_example
@@ -64,13 +64,44 @@ def bigbird(given: Given) -> Picture:
     """Zaheer et al. 2020, Figure 1: random, window and global attention, block by block."""
     from matplotlib.patches import Patch
 
-    kinds = bigbird_blocks(12, random=2, rng=torch.Generator().manual_seed(0))
+    kinds = bigbird_blocks(12, random=2, rng=torch.Generator().manual_seed(0))[0]
     figure = canvas(6.5, 6)
     axes = figure.subplots()
     cells(axes, kinds, list(SHADES.values()), "BigBird: which block (row) sees which (column)")
     patches = [Patch(facecolor=shade, edgecolor="#d0d0d0", label=kind) for kind, shade in SHADES.items()]
     figure.legend(handles=patches, loc="outside right upper", frameon=False, fontsize=9)
     return Picture([figure], {"kinds": list(SHADES), "pattern": kinds})
+
+
+PATTERNS = (
+    "scaled_dot", "window(radius=3)", "window(radius=2, global_tokens=2)", "local(block=6)", "local(block=4, before=1)",
+    "bigbird(block=2, random=1)", "bigbird(block=2, kind='etc', global_blocks=1, random=1)",
+    "memory_compressed(factor=3)", "linformer(k=6)",
+)  # fmt: skip
+
+
+@torch.no_grad()
+def seen_by(attention: str, length: int, *, causal: bool = False) -> Tensor:
+    """Which tokens (columns) each token (row) takes something of, (T, T), in the first head of an attention as it runs
+    on random numbers; tokens of its own stand in front."""
+    part = build_attention(attention, TransformerConfig(d_model=8, n_heads=2, max_length=length + 64), "encoder").eval()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        q, k, v = (torch.randn(1, 2, length + part.extra, 4) for _ in range(3))
+        for weight in part.parameters():
+            weight.normal_()
+    at = Places.span(0, length + part.extra, CPU, causal=causal)
+    return part.plain(q, k, v, at)[1][0, 0] != 0
+
+
+def patterns(given: Given) -> Picture:
+    """Every attention for long texts: who takes something of whom, of the weights that each computes for 24 tokens."""
+    shown = {spec: seen_by(spec, 24) for spec in PATTERNS}
+    figure = canvas(12, 12)
+    for axes, (title, mask) in zip(figure.subplots(3, 3).flat, shown.items(), strict=True):
+        cells(axes, mask.long(), PASSES, title.replace(", ", ",\n", 1))
+        axes.tick_params(labelbottom=False, labelleft=False)
+    return Picture([figure], {"names": list(shown), "masks": [mask.int() for mask in shown.values()]})
 
 
 def xlnet(given: Given) -> Picture:

@@ -7,7 +7,6 @@ import { said, t } from "./strings.js";
 import { shorten } from "./paper.js";
 
 const [WIDE, HIGH, GAP, BETWEEN, SIDE, TOP] = [300, 46, 14, 90, 64, 14];
-const SUM = "Add & Norm"; // a box that adds what went around the one below it
 
 export function architecturePanel({ model, later }) {
   const place = make("div", {});
@@ -72,7 +71,7 @@ function drawColumn(paper, colours, column, place, isRight) {
     const [x, y] = place(i);
     const middle = x + WIDE / 2;
     if (i) drawArrow(paper, colours.faint, [[middle, y + HIGH + GAP], [middle, y + HIGH + 1]]);
-    if (box.label === SUM && i) drawAround(paper, colours, x, y);
+    if (box.around) drawAround(paper, colours, x, y, box.around);
     const isAttention = /attention/i.test(box.label);
     const pen = isAttention ? { stroke: colours.accent, line: 1.6 } : { stroke: colours.line };
     paper.rectangle(x, y, WIDE, HIGH, { fill: colours.paper, radius: 9, ...pen });
@@ -95,15 +94,15 @@ function drawRepeats(paper, colours, column, place, isRight) {
   paper.text(at, (top + bottom + HIGH) / 2, `${repeated[0][0]} ×`, how);
 }
 
-/** The residual: what enters the box below goes around it. */
-function drawAround(paper, colours, x, y) {
-  const [low, side] = [y + 2 * HIGH + 1.5 * GAP, x - 12];
+/** The residual: what enters the boxes below goes around them. */
+function drawAround(paper, colours, x, y, count) {
+  const [low, side] = [y + HIGH + count * (HIGH + GAP) + GAP / 2, x - 12];
   drawArrow(paper, colours.faint, [[x + WIDE / 2, low], [side, low], [side, y + HIGH / 2], [x - 1, y + HIGH / 2]]);
 }
 
 /** From the top of the encoder to the decoder's attention over it. */
 function drawMemory(paper, colours, [encoder, decoder], place) {
-  const target = decoder.findLastIndex((box) => /attention/i.test(box.label));
+  const target = decoder.findIndex((box) => box.from_encoder);
   if (target < 0) return;
   const [x, top] = place(0, encoder.length - 1);
   const [to, y] = place(1, target);

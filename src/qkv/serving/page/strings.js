@@ -168,8 +168,11 @@ const SAID = {
   embeddings: "词嵌入", positions: "位置", "input of the block": "块的输入", queries: "查询", keys: "键", values: "值",
   products: "点积", scores: "分数", "scaled scores": "缩放后的分数", "masked scores": "遮蔽后的分数", weights: "权重", context: "上下文",
   "heads side by side": "各头并排", "attention's output": "注意力的输出", residual: "残差", norm: "归一化",
-  "after the source": "看过原文之后", "feed-forward, inside": "前馈网络内部", "feed-forward": "前馈网络",
-  "output of the block": "块的输出", "Input embedding": "输入嵌入", "Output embedding": "输出嵌入", Positions: "位置编码",
+  "norm of the input": "输入的归一化", "norm before the source": "看原文之前的归一化",
+  "attention over the source": "对原文的注意力", "residual after the source": "看过原文之后的残差",
+  "norm after the source": "看过原文之后的归一化", "feed-forward, inside": "前馈网络内部", "feed-forward": "前馈网络",
+  "output of the block": "块的输出", "output of the stack": "整叠的输出", Norm: "归一化", Add: "相加",
+  "Input embedding": "输入嵌入", "Output embedding": "输出嵌入", Positions: "位置编码",
   "Multi-head attention": "多头注意力", "Masked multi-head attention": "带遮蔽的多头注意力", "Add & Norm": "相加与归一化",
   "Feed-forward": "前馈网络", Linear: "线性层", Softmax: "Softmax",
 };

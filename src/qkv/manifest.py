@@ -1,0 +1,49 @@
+"""A manifest: the SHA-256 of files of a folder, so that a byte that has changed since is seen and not used."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from qkv.errors import InputError
+from qkv.files import digest, read_json, write_json
+
+NAME = "manifest.json"
+
+
+def seal(folder: Path, names: Iterable[str]) -> None:
+    """Write down what these files are now, beside what is known of others that are still there."""
+    known = {name: sha for name, sha in (sealed(folder) or {}).items() if (folder / name).exists()}
+    new = {name: digest(folder / name) for name in names}
+    write_json(folder / NAME, {"sha256": dict(sorted({**known, **new}.items()))})
+
+
+def sealed(folder: Path) -> dict[str, str] | None:
+    """The files of a folder's manifest with their digests; None if it has none."""
+    path = folder / NAME
+    try:
+        found = read_json(path)["sha256"]
+        if not all(isinstance(text, str) for pair in found.items() for text in pair):
+            raise TypeError
+        return dict(found)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        raise InputError(f"{path} is damaged; copy the whole folder again, or write it anew: {cure(folder)}") from None
+
+
+def changed(folder: Path) -> list[str]:
+    """The files that are not what the manifest says, or not there; none of a folder without a manifest."""
+    found = sealed(folder) or {}
+    return [name for name, sha in found.items() if not (folder / name).is_file() or digest(folder / name) != sha]
+
+
+def check(folder: Path) -> None:
+    """Refuse a folder whose files have changed since they were sealed."""
+    if odd := changed(folder):
+        raise InputError(
+            f"{folder / odd[0]} has changed since it was written; copy the folder again, or if you changed it, "
+            f"say so: {cure(folder)}"
+        )
+
+
+def cure(folder: Path) -> str:
+    return f"qkv check {folder} --seal"

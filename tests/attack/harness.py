@@ -1,0 +1,103 @@
+"""A command of qkv in a process of its own, watched: how it ended, what it said, how long it took, how much it held."""
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from processes import CONTEXT
+
+SECONDS = 20.0  # within which a command ends on a busy machine, whatever it is given
+BYTES = 2**31  # that no command may hold
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a command ended."""
+
+    given: tuple[str, ...]
+    code: int | None  # None: it did not end
+    said: str  # on standard error
+    out: str
+    seconds: float
+    peak: int  # bytes
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with it, or nothing: it worked, or refused in one sentence."""
+        if self.code is None:
+            return f"hung for {self.seconds:.0f} s"
+        if "Traceback" in self.said:
+            return self.said.strip().splitlines()[-1]
+        if self.code < 0:
+            return f"killed by {signal.Signals(-self.code).name}"
+        if self.peak > BYTES:
+            return f"held {self.peak / 2**20:,.0f} MB"
+        if self.code not in (0, 130) and not any(line.startswith("qkv: ") for line in self.said.splitlines()):
+            return f"ended with {self.code} and not a word"
+        return ""
+
+    def __str__(self) -> str:
+        last = self.said.strip().splitlines()[-1:] or [""]
+        told = self.fault or last[0][:160]
+        return f"{self.code} {self.seconds:5.1f} s {self.peak / 2**20:6,.0f} MB  {' '.join(self.given)[:90]!r}: {told}"
+
+
+def attack(place: Path, *given: str, seconds: float = SECONDS, stdin: str = "/dev/null") -> Verdict:
+    """Run a command in `place`, for so long at most."""
+    out, said = place / ".out", place / ".said"
+    process = CONTEXT.Process(target=run, args=(place, given, out, said, stdin))
+    process.start()
+    began, peak = time.monotonic(), 0
+    while process.is_alive() and time.monotonic() - began < seconds and peak <= 2 * BYTES:
+        process.join(0.05)
+        peak = max(peak, held(process.pid))
+    code = process.exitcode
+    if code is None:
+        process.kill()
+        process.join()
+        code = -signal.SIGKILL if peak > 2 * BYTES else None
+    read = [path.read_text(encoding="utf-8", errors="replace") if path.exists() else "" for path in (said, out)]
+    return Verdict(given, code, read[0], read[1], time.monotonic() - began, peak)
+
+
+def held(pid: int | None) -> int:
+    """The most memory that a process has held so far: bytes."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0)
+
+
+def run(place: Path, given: Sequence[str], out: Path, said: Path, stdin: str) -> None:
+    """In the new process: be the command line."""
+    from qkv.cli import main
+
+    os.chdir(place)
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for path, number in ((stdin, 0), (out, 1), (said, 2)):
+        flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        os.dup2(os.open(path, flags), number)
+    for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
+        mode = "r" if number == 0 else "w"
+        stream = open(number, mode, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+        setattr(sys, name, stream)
+    sys.argv = ["qkv", *given]
+    code: object = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+        code = 99
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,135 @@
+"""Summaries: by one stack or by two; limits hold, what is too long is said, and the baselines are what they are."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import docx
+import pytest
+
+import qkv
+from corpora import CORPORA
+from kit import Result, refused, run_command, write
+from qkv.decoding import Search
+from qkv.evaluation import rouge
+from qkv.opening import score_files
+from qkv.tasks.summarise import together, without_a_model
+from qkv.text import Summarised
+
+TINY = CORPORA["summarise"]
+LOUD = {**TINY.settings(), "quiet": False, "data": {**TINY.data, "max_length": 14}}
+LONG = "Report 7 of 1. It is about a bird. " + "It rained. " * 9
+
+
+def train(place: Path, **more: Any) -> Path:
+    settings = TINY.settings(steps=30)
+    qkv.train(TINY.write(place), task="summarise", out=place / "tldr", **{**settings, **more})
+    return place / "tldr"
+
+
+@pytest.fixture(scope="module")
+def tldr(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("gpt2"))
+
+
+@pytest.fixture(scope="module")
+def two_stacks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    sizes = {"d_model": 16, "d_ff": 16, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    return train(tmp_path_factory.mktemp("transformer"), architecture="transformer", model=sizes)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("model", ["tldr", "two_stacks"])
+def test_limits_hold_and_no_three_tokens_come_twice(model: str, beam: int, request: pytest.FixtureRequest) -> None:
+    summariser = qkv.load(request.getfixturevalue(model))
+    for least, most in ((0, 3), (7, 9), (12, 16)):
+        for found in summariser.summarise(TINY.questions, min_tokens=least, max_tokens=most, beam=beam):
+            tokens = summariser.tokenizer.encode(found.text)
+            assert len(tokens) <= most + 1  # white space at the ends is gone, and words may be cut otherwise
+            if least == 12:
+                assert len(found.text) >= 6
+    source = summariser.source(summariser.tokenizer.encode("a dog"))
+    [[found]] = summariser.engine.decode([source], [16], Search(beam=beam, no_repeat=3, at_least=9))
+    assert 9 <= len(found.tokens) <= 16
+    runs = [tuple(found.tokens[i : i + 3]) for i in range(len(found.tokens) - 2)]
+    assert len(runs) == len({*runs})
+
+
+def test_what_is_too_long_is_said(tldr: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = qkv.load(tldr).summarise(LONG)
+    assert found.read < found.sentences == 10
+    assert "of its 10 sentences were read" in found.remarks()[0]
+    short = qkv.load(tldr).summarise("A dog.")
+    assert (short.read, short.sentences, short.cut) == (1, 1, False)
+    qkv.train(TINY.write(tmp_path), task="summarise", out=tmp_path / "said", **LOUD)
+    told = capsys.readouterr().err
+    assert "documents had more tokens than the model reads: the sentences nearest to the first by tf-idf" in told
+    assert "first sentence" in told
+    assert "best sentence, chosen by its summary" in told
+
+
+def test_the_score_stands_beside_the_first_and_the_best_sentence(tldr: Path, tmp_path: Path) -> None:
+    records = [
+        {"document": ["A cat sat here.", "It was a red cat."], "summary": ["a red cat", "one cat sat"]},
+        {"document": ["It rained.", "Dogs ran."], "summary": "dogs ran home"},
+    ]
+    path = write(tmp_path / "test.jsonl", "".join(json.dumps(one) + "\n" for one in records))
+    found, references = score_files(tldr, path), [["a red cat", "one cat sat"], ["dogs ran home"]]
+    lead, best = ["A cat sat here.", "It rained."], ["It was a red cat.", "Dogs ran."]
+    assert found["lead_rouge_l"] == pytest.approx(rouge(lead, references).rouge_l)
+    assert found["oracle_rouge_l"] == pytest.approx(rouge(best, references).rouge_l)
+    texts = [one.text for one in qkv.load(tldr).summarise([" ".join(one["document"]) for one in records])]
+    assert found["rouge_1"] == pytest.approx(rouge(texts, references).rouge_1)
+    several = [Summarised("a", "b", ""), Summarised("a", "c", "")]
+    assert together(several) == {"a": ["b", "c"]}
+    assert without_a_model({"": ["b"]})[0]["lead_rouge_1"] == 0
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: object, **how: Any) -> Result:
+    return run_command(monkeypatch, "summarise", *words, **how)
+
+
+def test_the_command_reads_files_of_formats(tldr: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same words in each format give the same summary."""
+    text = ["Report 3.", "It is about a cat."]
+    files = [
+        write(tmp_path / "paper.txt", "\n".join(text)),
+        write(tmp_path / "paper.md", "# Report 3.\n\nIt is about a **cat**.\n"),
+        write(tmp_path / "paper.html", "<p>Report 3.</p><p>It is about a <i>cat</i>.</p>"),
+    ]
+    document = docx.Document()
+    for one in text:
+        document.add_paragraph(one)
+    document.save(str(tmp_path / "paper.docx"))
+    expected = qkv.load(tldr).summarise(" ".join(text), max_tokens=9).text
+    said = run(monkeypatch, *files, tmp_path / "paper.docx", "--model", tldr, "--max-tokens", "9")
+    assert said.out.splitlines() == [expected] * 4
+    piped = run(monkeypatch, "--model", tldr, "--max-tokens", "9", "--json", stdin="\n".join(text))
+    assert json.loads(piped.out)["text"] == expected
+
+
+def test_mistakes_are_one_sentence(tldr: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pdf = write(tmp_path / "paper.pdf", "x")
+    for words, sentence in (
+        ((pdf,), "there is no format '.pdf'"),
+        (("a dog", "--min-tokens", "9", "--max-tokens", "3"), "min_tokens=9 must be"),
+        ((" ",), "text 1 has no word to summarise"),
+    ):
+        found = run(monkeypatch, *words, "--model", tldr)
+        assert found.code == 1
+        assert sentence in found.err
+        assert found.err.count("\n") == 1
+    translated = run_command(monkeypatch, "translate", "a", "--model", tldr)
+    assert "no translator; use: qkv summarise paper.txt" in translated.err
+
+
+@refused(
+    [
+        ({"data": {"max_length": 100}, "model": {"max_length": 60}}, "model.max_length must be at least 181"),
+        ({"model": {"max_length": 50}}, "model.max_length must be at least 82"),
+        ({"architecture": "bert"}, "is no model of the task 'summarise'"),
+    ],
+    "how",
+)
+def test_what_does_not_fit_is_refused(how: dict[str, Any], tmp_path: Path) -> None:
+    qkv.train(TINY.write(tmp_path), task="summarise", out=tmp_path / "x", quiet=True, **how)
