@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
 import qkv
 from kit import DIGITS, FACTS, save_untrained_task, write_tsv
@@ -134,6 +134,27 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+class Held:
+    """Requests of a page to one address, none of which is answered before it is let go."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page = page
+        self.routes: list[Route] = []
+        page.route(address, lambda route: self.routes.append(route))
+
+    def wait(self) -> None:
+        """Until the page has asked: on a busy machine that may be long after it was loaded."""
+        for _ in range(PATIENCE // 10):
+            if self.routes:
+                return
+            self.page.wait_for_timeout(10)
+        pytest.fail("the page has not asked")
+
+    def let_go(self) -> None:
+        self.wait()
+        self.routes.pop(0).continue_()
+
+
 class Window:
     """A tab that remembers what it asked for and what went wrong in it."""
 
@@ -156,6 +177,9 @@ class Window:
         assert outside == []
         provoked = [f"status of {status} " for status in self.expected]
         assert [fault for fault in self.faults if not any(status in fault for status in provoked)] == []
+
+    def hold(self, address: str) -> Held:
+        return Held(self.page, address)
 
     def open(self, address: str) -> Page:
         """A page whose pictures are all drawn; the same address again is loaded again."""

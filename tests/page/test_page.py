@@ -13,6 +13,8 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import Page, expect
 
+from qkv import manifest
+
 Open = Callable[..., Any]
 Shot = Callable[[Page, str], None]
 PAUSE = 350  # milliseconds without a key, as in app.js
@@ -64,13 +66,24 @@ def shown(value: float, digits: int = 4) -> str:
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def test_typing_translates_once_and_shows_the_translation(server: str, window: Open, view: dict[str, Any]) -> None:
-    """The page's clock stands still while somebody types, so that a slow machine types as fast as any."""
+@pytest.mark.parametrize("late", [False, True])
+def test_typing_translates_once_and_shows_the_translation(
+    server: str, window: Open, view: dict[str, Any], late: bool
+) -> None:
+    """Though the models are known only while somebody types. The page's clock stands still meanwhile, so that a slow
+    machine types as fast as any."""
     tab = window()
+    models = tab.hold("**/api/models")
     page = tab.open(server)
+    if not late:
+        models.let_go()
+        expect(page.get_by_label("Model").locator("option")).to_have_count(1)
     page.clock.install(time=0)
-    page.clock.pause_at(1000)
+    page.clock.pause_at(600_000)  # later than any machine comes here
     page.get_by_label("Text to translate").press_sequentially(TEXT)
+    if late:
+        models.let_go()
+        expect(page.get_by_label("Model").locator("option")).to_have_count(1)
     page.clock.run_for(PAUSE - 1)
     assert not any("api/translate" in url for url in tab.requests)
     page.clock.run_for(1)
@@ -383,6 +396,7 @@ def test_the_heads_of_a_long_sentence_come_layer_by_layer(
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     longer = {"longest_source": 400, "transformer": config["transformer"] | {"max_length": 800}}
     (folder / "config.json").write_text(json.dumps(config | longer), encoding="utf-8")
+    manifest.seal(folder, ["config.json"])
     text = " ".join("314159265" * 41)  # 2 layers of 4 heads of 369 tokens: over a million numbers
     with serve("--model", folder) as address:
 
@@ -429,7 +443,6 @@ def test_a_key_is_asked_for_once_and_is_in_no_link(model: Path, window: Open, se
 
 def test_what_is_typed_as_a_key_stays_when_the_page_is_drawn_anew(model: Path, window: Open, serve: Open) -> None:
     """The answer to a wrong key comes while somebody is already typing the right one."""
-    held: list[Any] = []
     with serve("--model", model, "--api-key", "open-sesame") as address:
         tab = window()
         tab.expected |= {400, 401, 403}
@@ -439,12 +452,12 @@ def test_what_is_typed_as_a_key_stays_when_the_page_is_drawn_anew(model: Path, w
         page.context.clear_cookies()
         page.get_by_label("Text to translate").fill("2 7 1")
         page.get_by_label("API key").fill("wrong")
-        page.route("**/api/models", lambda route: held.append(route))
-        with page.expect_request("**/api/models"):
-            page.get_by_role("button", name="Use this key").click()
+        models = tab.hold("**/api/models")
+        page.get_by_role("button", name="Use this key").click()
+        models.wait()
         page.evaluate("document.querySelector('[role=alert]').id = 'old'")
         page.get_by_label("API key").press_sequentially("open")
-        held.pop().continue_()
+        models.let_go()
         page.unroute("**/api/models")
         expect(page.locator("[role=alert]:not(#old)")).to_be_visible()
         page.keyboard.type("-sesame")
@@ -455,59 +468,54 @@ def test_what_is_typed_as_a_key_stays_when_the_page_is_drawn_anew(model: Path, w
 
 def test_no_key_is_lost_when_the_models_come_late(server: str, window: Open) -> None:
     """The page is drawn anew when they come; whoever is typing goes on typing."""
-    held: list[Any] = []
     opened = window()
-    opened.page.route("**/api/models", lambda route: held.append(route))
+    models = opened.hold("**/api/models")
     page = opened.open(server)
     page.locator("#text").focus()
     page.keyboard.type("3 1")
-    assert len(held) == 1
-    held[0].continue_()
-    expect(page.get_by_label("Model")).to_have_count(1)
+    models.let_go()
+    expect(page.get_by_label("Model").locator("option")).to_have_count(1)
     expect(page.locator("#tab-attention")).to_be_visible()
     page.keyboard.type(" 4")
     expect(page.locator("#text")).to_have_value("3 1 4")
 
 
 def test_a_picture_that_needs_no_text_stays_when_a_translation_comes(server: str, window: Open) -> None:
-    held: list[Any] = []
     opened = window()
-    opened.page.route("**/api/translate", lambda route: held.append(route))
+    translation = opened.hold("**/api/translate")
     page = opened.open(link(server, tab="positions"))
     table = page.locator('figure[data-name="positions"]')
     table.locator("canvas").focus()
     page.keyboard.press("ArrowDown")
     told = table.locator(".readout").inner_text()
-    held[0].continue_()
+    translation.let_go()
     expect(page.locator(".translated")).to_be_visible()
     assert table.locator(".readout").inner_text() == told
     page.keyboard.press("ArrowDown")
     expect(table.locator(".readout")).not_to_have_text(told)
 
 
-def test_a_text_typed_before_the_models_are_known_is_asked_for_once(server: str, window: Open) -> None:
-    asked: list[str] = []
-    opened = window()
-    opened.page.on("request", lambda request: asked.append(request.url))
-    models: list[Any] = []
-    opened.page.route("**/api/models", lambda route: models.append(route))
-    page = opened.open(server)
+def test_a_text_typed_long_before_the_models_are_known_is_asked_for_once(server: str, window: Open) -> None:
+    tab = window()
+    models = tab.hold("**/api/models")
+    page = tab.open(server)
     page.get_by_label("Text to translate").fill(TEXT)
-    models[0].continue_()  # within the pause that the page waits for the next key
+    page.wait_for_timeout(2 * PAUSE)
+    models.let_go()
     expect(page.locator(".translated")).to_be_visible()
-    page.wait_for_timeout(500)
-    assert sum(url.endswith("/api/translate") for url in asked) == 1
+    page.wait_for_timeout(2 * PAUSE)
+    assert sum(url.endswith("/api/translate") for url in tab.requests) == 1
 
 
 def test_a_text_that_was_deleted_is_not_translated(server: str, window: Open) -> None:
     """Though its translation was under way: what comes later is not shown under an empty field."""
-    held: list[Any] = []
     opened = window()
-    opened.page.route("**/api/translate", lambda route: held.append(route))
+    translation = opened.hold("**/api/translate")
     page = opened.open(server)
     page.get_by_label("Text to translate").fill(TEXT)
     expect(page.locator("#status")).to_have_text("Translating …")
+    translation.wait()
     with page.expect_event("requestfailed"):
         page.get_by_label("Text to translate").fill("")
     expect(page.locator("#status")).to_have_text("")
-    assert len(held) == 1
+    assert len(translation.routes) == 1

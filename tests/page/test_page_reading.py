@@ -59,10 +59,24 @@ def test_a_head_of_the_grid_is_enlarged_and_has_the_numbers_of_the_api(
     assert "mode=heat" in page.url, "the link carries it"
 
 
+def test_a_picture_keeps_its_focus_and_its_cursor_when_the_answer_comes(tasks_server: str, window: Open) -> None:
+    """The maps may be there before the answer is; what is drawn anew with it is where somebody is reading."""
+    tab = window()
+    vectors = tab.hold("**/api/embed")
+    page = tab.open(f"{tasks_server}#model=bert&verb=embed&q={quote(TEXT)}")
+    page.locator("#panel canvas").focus()
+    page.keyboard.press("ArrowDown")
+    vectors.let_go()
+    expect(page.locator("#result table")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(readout(page)).to_contain_text("layer 1, head 2")
+
+
 def test_another_text_is_read_anew(tasks_server: str, window: Open) -> None:
-    page = window().open(f"{tasks_server}#model=lm&mode=heat&q=the")
+    page = window().open(f"{tasks_server}#model=lm&mode=heat&q=king")
     for text in ("the", "the old king"):
-        page.get_by_role("textbox").fill(text)
+        with page.expect_response("**/api/look"):
+            page.get_by_role("textbox").fill(text)
         tokens = looked_at(tasks_server, q=text, model="lm")["tokens"]
         page.locator("#panel canvas").focus()
         for key in ("ArrowDown", "End"):

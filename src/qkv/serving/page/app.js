@@ -26,7 +26,7 @@ let models = [];
 let view = embedded?.view ?? null;
 let trouble = null; // what went wrong last
 let isWorking = false;
-let waiting = null;
+let waiting; // the clock that runs while somebody types
 const fields = {}; // where texts are typed: for the life of the page, so that no key is lost when it is drawn anew
 let typedKey = ""; // what stands where the API key is typed: a field may come anew while somebody types
 
@@ -39,7 +39,7 @@ const say = (name) => t(`${name}_${verb()}`);
 
 /** Ask the model for what is typed; one that writes begins when it is told to. */
 async function answer() {
-  clearTimeout(waiting); // what was typed while the page began is asked for once
+  waiting = clearTimeout(waiting); // that is, undefined
   const item = given(model());
   if (!item || embedded || !models.length || verb() === "generate") {
     giveUp();
@@ -134,19 +134,21 @@ function render() {
   page.replaceChildren(make("a", { class: "skip", href: "#views", onclick: toViews }, t("skip")), header(language),
     make("main", {}, desk(), make("section", { id: "views", "aria-label": t("views"), tabindex: -1 })));
   show();
-  goOnTyping(before);
+  keepPlace(before);
 }
 
-/** The focus stays where somebody types, though the page was drawn anew. */
-function goOnTyping(before) {
-  if (before?.name === "key") page.querySelector("[name=key]")?.focus();
-  else fields[before?.name]?.focus();
+/** The focus stays where somebody types or moves over a picture, though the page was drawn anew. */
+function keepPlace(before) {
+  const anew = before?.name === "key" ? "[name=key]" : before?.tagName === "CANVAS" ? "#panel canvas" : null;
+  (anew ? page.querySelector(anew) : fields[before?.name])?.focus();
 }
 
 /** Draw result and views; the text that is being typed stays as it is. */
 function show() {
+  const before = document.activeElement;
   showResult();
   page.querySelector("#views").replaceChildren(...views());
+  keepPlace(before);
   restoreFocus();
 }
 
@@ -161,7 +163,7 @@ function showResult() {
   const before = document.activeElement;
   status();
   page.querySelector("#result").replaceChildren(...result());
-  goOnTyping(before);
+  keepPlace(before);
 }
 
 function status() {
@@ -283,7 +285,7 @@ async function start() {
     trouble = wrong(error);
   }
   render();
-  await answer();
+  if (!waiting) await answer(); // somebody who types is not done yet
 }
 
 keepKeyOfAddress();
