@@ -86,8 +86,11 @@ class RunFolder:
         self.results = self.out / "results.json"
 
 
-def save(folder: Path, model: Model, tokenizer: Tokenizer, about: About) -> None:
-    """Hugging Face's file names, so that other tools see something familiar. The weights are written last."""
+def save(
+    folder: Path, model: Model, tokenizer: Tokenizer, about: About, tensors: dict[str, Tensor] | None = None
+) -> None:
+    """Hugging Face's file names, so that other tools see something familiar. The weights are written last: the model's,
+    or those that are given in their place."""
     name, settings = origin(model)
     layout = {"model_type": f"qkv-{name}", "qkv_version": VERSION, "tokenizer": tokenizer.fingerprint}
     heads = {"heads": model.head_texts} if isinstance(model, Headed) else {}
@@ -99,7 +102,7 @@ def save(folder: Path, model: Model, tokenizer: Tokenizer, about: About) -> None
     ids = {"pad": PAD, "bos": BOS, "decoder_start": BOS, "eos": EOS, "unk": UNK}
     write_json(folder / "generation_config.json", {f"{name}_token_id": number for name, number in ids.items()})
     manifest.seal(folder, FILES)  # not the weights: while a run goes on, new ones take the place of the old at any time
-    save_weights(folder / "model.safetensors", weights(model))
+    save_weights(folder / "model.safetensors", weights(model) if tensors is None else tensors)
 
 
 def load(folder: Path, device: str = "cpu") -> Loaded:
@@ -260,4 +263,4 @@ def origin_of(model: Any) -> Any:
 def origin(model: Model) -> tuple[str, Any]:
     """The architecture of a model, or of the backbone that it stands on, and its settings."""
     model = origin_of(model)
-    return next(name for name, kind in MODELS.items() if type(model) is kind), model.config
+    return next(name for kind in type(model).__mro__ for name, known in MODELS.items() if known is kind), model.config

@@ -135,20 +135,22 @@ class Run:
         loaded = Loaded(model, corpus.tokenizer, about)
         asked = objective(settings.objective).knowing(corpus.tokenizer, model.inputs()).with_model(model)
         batches = task.stream(corpus.train)
-        task.shared_among(self.ranks)
+        shares = settings.training.shard
+        task.shared_among(ALONE if shares else self.ranks)  # with a share of the weights nobody can answer alone
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
         teller = Teller(self.display, self.folder, task, settings)
         hooks = Hooks(
             lambda model: task.summed_up({**task.measure(model, asked, valid), **judge()}),
-            lambda model, path: folder.save(path, model, corpus.tokenizer, loaded.about),
+            lambda weights, path: folder.save(path, model, corpus.tokenizer, loaded.about, weights),
             teller.event if self.ranks.is_first else lambda event: None,
             self.out,
         )
         trainer = Trainer(model, asked, batches, settings.training, hooks, settings.data.seed, self.ranks)
         went_on, best = trainer.resume(), dict[str, float]()
+        pace = trainer.probe() if self.ranks.is_first or shares else 0.0
         with checkpoint.explained(self.out):
             if self.ranks.is_first:
-                teller.announce(trainer, task.counted(corpus), went_on)
+                teller.announce(trainer, task.counted(corpus), went_on, pace)
                 with teller.listening():
                     stopped = trainer.run()
                 teller.summary(stopped)
