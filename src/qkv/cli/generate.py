@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qkv.cli.app import Device, Flag, Model, Output, Shard, Writer, opened, out, print_json, print_table
 from qkv.cli.lines import input_chunks, is_path, part_of, printing_to
+from qkv.device import ENGINE
 
 BAR = 24  # characters of the bar of a certain word
 
@@ -19,7 +20,7 @@ def generate(
     *text: str, model: Model = Path("model"), tokens: int = 60,
     temperature: float | None = None, top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
     beam: int | None = None, n_best: int | None = None, endless: Flag = False, json: Flag = False,
-    output: Output = None, shard: Shard = None, device: Device = "cpu", engine: Writer = "lean",
+    output: Output = None, shard: Shard = None, device: Device = "cpu", engine: Writer = ENGINE,
 ) -> None:  # fmt: skip
     """Go on from a text with a language model, which writes as you watch.
 

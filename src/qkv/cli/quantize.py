@@ -54,7 +54,7 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
 
     if not may_translate(model):
         return quantize_reader_(model, valid, json=json)
-    translator = load_translator(model, own_process=True)
+    translator = load_translator(model, engine="lean", own_process=True)
     pairs, longest = pairs_to_compare(translator, model, valid), translator.longest
     every = translator.tokenizer.encode_batch([source for source, _ in pairs])
     ids = [ids for ids in every if 0 < len(ids) <= longest]
@@ -196,7 +196,7 @@ def shortlist_(
     from qkv.folder import Loaded
     from qkv.opening import load_translator
 
-    translator = load_translator(model, own_process=True)
+    translator = load_translator(model, engine="lean", own_process=True)
     plain, tokenizer = cast("Transformer", standard(translator.model)), translator.tokenizer
     pairs = pairs_to_compare(translator, model, valid)
     with training_data(translator, model, train) as corpus:

@@ -13,6 +13,7 @@ import torch
 
 from qkv import folder, manifest
 from qkv.config import Tree, to_tree
+from qkv.display import Display
 from qkv.errors import InputError
 from qkv.files import alone, remove, write_json, write_text
 from qkv.folder import About, Loaded, RunFolder
@@ -22,7 +23,6 @@ from qkv.tasks import TASKS, Corpus, Task
 from qkv.tasks.corpus import Part, are_files, is_given
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoint, going_on, prepare
-from qkv.training.display import Display
 from qkv.training.groups import Group, parted
 from qkv.training.optimizers import freeze
 from qkv.training.ranks import ALONE, Ranks, joined
