@@ -86,7 +86,7 @@ def open_bytes(path: Path, loaded: Loaded, device: str) -> Engine:
         return rest(path, loaded, device)
 
     if device != "cpu" or not is_built() or not (path / NATIVE).exists():
-        return by_torch("int8", path, loaded, device)
+        return open_by_torch("int8", path, loaded, device)
     if loaded.context and not loaded.is_built:
         return NativeWriter(None, native_file(path), other, has_prompts=loaded.has_prompts)
     from qkv.engines.quantize import standard
@@ -103,7 +103,7 @@ def auto(path: Path, loaded: Loaded, device: str, *, may_export: bool = False) -
         except InputError as error:  # the model was trained on since then, or they are damaged
             print(f"engine int8 is left out: {error}", file=sys.stderr)
     name = without_ours(loaded, may_export) if device == "cpu" and not is_built() else "lean"
-    return by_torch(name, path, loaded, device)
+    return open_by_torch(name, path, loaded, device)
 
 
 def without_ours(loaded: Loaded, may_export: bool) -> str:
@@ -128,7 +128,7 @@ def needs_torch(path: Path, device: str, engine: str) -> bool:
     return device != "cpu" or engine not in ("auto", "int8") or not has_fast_bytes(path)
 
 
-def by_torch(name: str, path: Path, loaded: Loaded, device: str) -> Engine:
+def open_by_torch(name: str, path: Path, loaded: Loaded, device: str) -> Engine:
     from qkv.engines.by_torch import BY_TORCH
 
     return BY_TORCH[name](path, loaded, device)
@@ -158,12 +158,12 @@ def chosen(path: Path, model: "Model") -> str:
 
 
 ENGINES: dict[str, Open] = {
-    "lean": partial(by_torch, "lean"),
+    "lean": partial(open_by_torch, "lean"),
     "int8": open_bytes,
-    "ctranslate2": partial(by_torch, "ctranslate2"),
-    "ctranslate2-int8": partial(by_torch, "ctranslate2-int8"),
-    "plain": partial(by_torch, "plain"),
-    "fastest": partial(by_torch, "fastest"),
+    "ctranslate2": partial(open_by_torch, "ctranslate2"),
+    "ctranslate2-int8": partial(open_by_torch, "ctranslate2-int8"),
+    "plain": partial(open_by_torch, "plain"),
+    "fastest": partial(open_by_torch, "fastest"),
     "auto": auto,
 }
 
