@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 MOST = 1000  # pairs to check with
 CALIBRATED = 256  # sentences that give the ranges
-AGREE = 0.8  # the share of tokens that must stay as they are,
-ALIKE, SAME = 0.99, 0.99  # the cosine of vectors with those of the model, and the share of labels
 Pairs = list[tuple[str, str]]
 Figures = dict[str, float]
 Corpora = Annotated[Sequence[Path], Parameter(consume_multiple=True)]
@@ -47,6 +45,7 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
       beam: Hypotheses kept in beam search when the two are compared; 1 is greedy.
       bound: The BLEU that 8 bits may cost.
     """
+    from qkv.engines.forming import AGREE
     from qkv.engines.native.reader import FILE
     from qkv.engines.quantize import eight_bits, quantize, save, tokens_agree
     from qkv.files import replacing
@@ -89,6 +88,7 @@ def quantize_reader_(model: Path, valid: Sequence[Path], *, json: bool) -> None:
     from qkv import folder
     from qkv.convert import digest
     from qkv.decoding import Plain
+    from qkv.engines.forming import AGREE, ALIKE, SAME
     from qkv.engines.likeness import likeness, next_tokens, same_next
     from qkv.engines.native.file import stacks_of, write
     from qkv.engines.native.library import Native
