@@ -6,7 +6,7 @@ import sys
 
 from cyclopts import App, CycloptsError
 
-from qkv import __version__, contents
+from qkv import __version__
 from qkv.errors import InputError
 
 ABOUT = """Train a Transformer on your own text, translate or write with it, look inside it.
@@ -88,6 +88,8 @@ def application(*, with_help: bool = False) -> App:
         name="qkv", version=__version__, help=ABOUT, help_format="plaintext",
         suppress_keyboard_interrupt=False,  # `main` says that it was interrupted
     )  # fmt: skip
+    if with_help:
+        from qkv import contents
     for name, place in COMMANDS.items():
         module, _, function = place.partition(":")
         about = contents.part(f"qkv.cli.{module}", function).summary if with_help else None
@@ -108,6 +110,8 @@ def spell_out(arguments: list[str]) -> list[str]:
     """The old `--model recurrent` of train and demo as `--architecture recurrent`; no section stands by itself."""
     if arguments[:1] not in (["train"], ["demo"]):
         return arguments
+    from qkv import contents
+
     spelled: list[str] = []
     for i, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")

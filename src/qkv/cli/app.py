@@ -3,21 +3,20 @@
 import gc
 import json
 from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from qkv.device import ENGINE
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from qkv.decoding import Translator
     from qkv.text import Pair
 
-out = Console(highlight=False, soft_wrap=True)
 MULTIPLE = Parameter(consume_multiple=True, negative=())
 PLAIN = Parameter(negative=())
 OUTPUT = Parameter(name=["--output", "-o"])
@@ -52,20 +51,31 @@ Writer = Annotated[
 Reader = Annotated[str, Parameter(help=READERS)]
 
 
+@cache
+def console() -> "Console":
+    """Standard output with colours; rich is imported for whoever prints in them."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)
+
+
 def print_json(data: Any) -> None:
     print(json.dumps(data, ensure_ascii=False))
 
 
 def print_table(
-    rows: Iterable[Sequence[str]], titles: Sequence[str] = (), numbers: Container[int] = (), on: Console = out
+    rows: Iterable[Sequence[str]], titles: Sequence[str] = (), numbers: Container[int] = (), on: "Console | None" = None
 ) -> None:
     """Rows of cells, whose columns may have titles; those with these `numbers` stand at the right."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, show_header=bool(titles), pad_edge=False)
     for i, title in enumerate(titles):
         table.add_column(Text(title), justify="right" if i in numbers else "left")
     for row in rows:
         table.add_row(*map(Text, row))
-    on.print(table)
+    (on or console()).print(table)
 
 
 def read_pairs_for(translator: "Translator", files: Sequence[Path]) -> "Iterator[Pair]":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from qkv.cli.app import Device, Flag, Model, Output, Reader, Shard, prepare, print_json
-from qkv.cli.lines import input_chunks, new_file, part_of
+from qkv.cli.lines import counting, input_chunks, new_file, part_of
 from qkv.device import ENGINE
 from qkv.errors import InputError
 
@@ -67,10 +67,8 @@ def embed(
 
 def embedded(embedder: "Embedder", chunks: Iterable[list[str]]) -> "Iterator[tuple[list[str], Vectors]]":
     """Some texts and their vectors at a time, with a counter on standard error; at the end, what was cut."""
-    from qkv.display import Display
-
     done = 0
-    with Display(quiet=not sys.stderr.isatty()).counting("embedding", None, "texts") as tick:
+    with counting("embedding", "texts") as tick:
         for some in chunks:
             yield some, embedder.embed(some)
             done += len(some)

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qkv.cli.app import Device, Flag, Model, Output, Shard, Writer, opened, out, print_json, print_table
+from qkv.cli.app import Device, Flag, Model, Output, Shard, Writer, console, opened, print_json, print_table
 from qkv.cli.lines import input_chunks, is_path, part_of, printing_to
 from qkv.device import ENGINE
 
@@ -123,10 +123,10 @@ def fill(
 def show_words(text: str, number: int, hole: int | None, words: list[dict[str, Any]]) -> None:
     """The words for one hole of a text, or for all of them: with bars for people, as rows for programs."""
     rows = [(" ".join(word.get("tokens") or [word["token"]]), word["probability"], word["text"]) for word in words]
-    if out.is_terminal:
+    if console().is_terminal:
         parts = text.split("<mask>")
         mark = ["[<mask>]" if hole in (None, i) else "<mask>" for i in range(1, len(parts))]
-        out.print("".join(chain.from_iterable(zip(parts, [*mark, ""], strict=True))), markup=False, style="bold")
+        console().print("".join(chain.from_iterable(zip(parts, [*mark, ""], strict=True))), markup=False, style="bold")
         print_table(((f"  {word}", f"{100 * p:5.1f}%", "█" * round(BAR * p), whole) for word, p, whole in rows))
         return
     for word, p, whole in rows:

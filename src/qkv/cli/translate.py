@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +25,7 @@ from qkv.cli.app import (
     print_json,
     read_pairs_for,
 )
-from qkv.cli.lines import Remarks, beside, chunks, input_chunks, is_path, part_of, printing_to
+from qkv.cli.lines import Remarks, beside, chunks, counting, input_chunks, is_path, part_of, printing_to
 from qkv.device import ENGINE
 from qkv.errors import InputError
 
@@ -78,12 +77,14 @@ def translate(
         it word for word; may be given several times.
       final: With a document: do not mark translations as a machine's, which .po, .xliff and .tmx have a place for.
     """
-    from qkv.cli.documents import check_lines, give_file, give_texts, is_document
-    from qkv.documents import compiled
     from qkv.opening import load_translator
 
-    kept = compiled(protect or [])
-    is_whole = bool(kind) or not is_document(text)  # or lines
+    is_whole, kept = True, None
+    if kind or protect or is_path(text):  # what is no file has no format, and its lines need none of this
+        from qkv.cli.documents import check_lines, give_file, give_texts, is_document
+        from qkv.documents import compiled
+
+        kept, is_whole = compiled(protect or []), bool(kind) or not is_document(text)  # or lines
     if shard and (kind or protect or not is_whole):
         raise InputError("--shard is for the lines of plain text, and a document is translated whole; leave it out")
     if (part := part_of(shard, text, output, model)) is None:
@@ -106,7 +107,8 @@ def translate(
             return give_texts(translator, kind or "text", text, output, how)
         how |= {"memory": memory or [], "final": final}
         return give_file(translator, Path(text[0]), output, how, json=json)
-    check_lines(text, translator.about.get("source", ""))
+    if is_path(text):
+        check_lines(text, translator.about.get("source", ""))
     given = input_chunks(lines_of(text), "translated", "a sentence", part)
     lines = translated(translator, given, how, beside(output), done=part.lines)
     write = as_json if json else lambda line: as_text(line, n_best, scores)
@@ -126,10 +128,8 @@ def translated(
 ) -> "Iterator[Translated]":  # fmt: skip
     """In chunks, with a counter on standard error for long inputs, and remarks about lines that were not plain; `done`
     lines stand before them."""
-    from qkv.display import Display
-
     remarks = Remarks(remarks_file)
-    with Display(quiet=not sys.stderr.isatty()).counting("translating", None, "lines") as tick:
+    with counting("translating", "lines") as tick:
         for some in lines:
             for line in translator.translate(some, first=done, **how):
                 done += 1

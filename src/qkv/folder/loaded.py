@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict, cast, get_type_hints
 
-from qkv import contents
 from qkv.errors import InputError, nearest
 from qkv.files import read_json
 from qkv.text.frames import Pool
@@ -205,8 +204,11 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path} is damaged or not from qkv; copy the whole model folder again") from None
     if version > VERSION:
         raise InputError(f"{path} was written by a later qkv (layout {version}, this one reads {VERSION}); update qkv")
-    if name not in (known := contents.names("qkv.models", "MODELS")) or name not in about:
-        raise InputError(f"{path}: unknown model {name!r}; {nearest(name, known)}")
+    if name not in TOLD or name not in about:
+        from qkv import contents
+
+        if name not in (known := contents.names("qkv.models", "MODELS")) or name not in about:
+            raise InputError(f"{path}: unknown model {name!r}; {nearest(name, known)}")
     return about
 
 

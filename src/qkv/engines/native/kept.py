@@ -5,12 +5,14 @@ import sys
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from qkv import manifest
-from qkv.engines.native.library import Floats, How, Native, is_built, processor
+from qkv.engines.native.library import Native, is_built, processor
 from qkv.errors import InputError
+
+if TYPE_CHECKING:
+    from qkv.engines.native.library import Floats, How
 
 FILE = "int8.qkv"
 DIGEST = slice(76, 108)  # where the SHA-256 of the weights stands that a file was made of; see native/file.cpp
@@ -51,8 +53,10 @@ def threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def vectors(native: Native, rows: Sequence[Sequence[int]], pool: How) -> Floats:
+def vectors(native: Native, rows: Sequence[Sequence[int]], pool: "How") -> "Floats":
     """The mean, first or last state (n, D) of each row of ids; zeros for a row of none."""
+    import numpy as np
+
     lengths = np.array([len(row) for row in rows], np.int32)
     ids = np.fromiter(chain.from_iterable(rows), np.int32, count=int(lengths.sum()))
     found = np.zeros((len(rows), native.width), np.float32)
