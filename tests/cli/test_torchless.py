@@ -71,19 +71,21 @@ def test_commands_run_where_there_is_no_torch(folders: dict[str, Path], tmp_path
         ["translate", "lines.en", "--model", one, "--beam", "1"],
         ["translate", TEXTS[0], "--model", one, "--sample", "--seed", "7"],
         ["generate", TEXTS[0], TEXTS[1], "--model", lm, "--tokens", "5", "--json"],
+        ["generate", TEXTS[0], "--model", lm, "--tokens", "5"],
         ["score", "lines.en", "lines.de", "--model", one, "--beam", "1", "--json"],
         ["translate", "words.po", "--model", one],
         cwd=tmp_path,
     )
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    line, lines, drawn, written, scored = map(json.loads, out.splitlines())
+    line, lines, drawn, written, watched, scored = map(json.loads, out.splitlines())
     translator, how = qkv.load(one), {"sampling": True, "seed": 7}  # here, beside torch
     assert line == f"{translator.translate(TEXTS[0]).text}\n"
     assert lines.splitlines() == [found.text for found in translator.translate(TEXTS, beam=1)]
     assert drawn == f"{translator.translate(TEXTS[0], **how).text}\n"
     found = qkv.load(lm).generate(TEXTS[:2], tokens=5)
     assert [json.loads(text)["continuation"] for text in written.splitlines()] == [one.continuation for one in found]
+    assert watched == f"{found[0].text}\n"
     assert "bleu" in json.loads(scored)
     assert 'msgid "the dog"' in (tmp_path / "words.de.po").read_text()
 

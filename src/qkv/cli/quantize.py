@@ -48,7 +48,7 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
     from qkv.engines.forming import AGREE
     from qkv.engines.native.reader import FILE
     from qkv.engines.quantize import eight_bits, quantize, save, tokens_agree
-    from qkv.files import replacing
+    from qkv.files import remove, replacing
     from qkv.opening import load_translator, may_translate
 
     if not may_translate(model):
@@ -72,6 +72,7 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
         fall = max(figures["float32_bleu"] - figures[f"{name}_bleu"] for name in forms)
         figures |= {"sentences": len(pairs), "agreement": share, "fall": fall}
         if fall > bound or share < AGREE:
+            remove(model / FILE)  # which a run may have left there, by fewer sentences
             raise InputError(
                 f"8 bits would cost {fall:.2f} BLEU and keep {share:.0%} of the tokens (at most "
                 f"{bound:g} and at least {AGREE:.0%} are allowed), so nothing was written; translate with --engine lean"
@@ -96,7 +97,7 @@ def quantize_reader_(model: Path, valid: Sequence[Path], *, json: bool) -> None:
     from qkv.engines.native.writer import NativeWriter
     from qkv.engines.quantize import FILE as WRITERS
     from qkv.engines.quantize import by_bytes, quantize, save, smoothing
-    from qkv.files import replacing
+    from qkv.files import remove, replacing
     from qkv.models import GPT2, Headed
 
     loaded = folder.load(model)
@@ -117,6 +118,7 @@ def quantize_reader_(model: Path, valid: Sequence[Path], *, json: bool) -> None:
         said = told(figures)
         if any(figures[name] < bound for name, bound in least.items()):
             bounds = " and ".join(f"{bound:g}" for bound in least.values())
+            remove(model / FILE)
             raise InputError(
                 f"with 8 bits {said} (at least {bounds} is asked for), so nothing was written; use another engine"
             )

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from qkv import manifest
 from qkv.decoding import Engine, Translator
 from qkv.device import ENGINE
 from qkv.engines.native.kept import FILE as NATIVE
@@ -87,7 +88,7 @@ def open_bytes(path: Path, loaded: Loaded, device: str) -> Engine:
 
     if device != "cpu" or not is_built() or not (path / NATIVE).exists():
         return open_by_torch("int8", path, loaded, device)
-    if loaded.context and not loaded.is_built:
+    if loaded.context and not loaded.is_built and not manifest.changed(path):  # else the model says what is wrong
         return NativeWriter(None, native_file(path), other, has_prompts=loaded.has_prompts)
     from qkv.engines.quantize import standard
 

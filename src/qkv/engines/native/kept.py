@@ -26,7 +26,8 @@ def made_of(path: Path) -> str:
 
 def has_fast_bytes(folder: Path) -> bool:
     """Whether 8 bits by our own engine are the fastest: any processor with AVX2 has them sooner than torch float32."""
-    return (folder / FILE).exists() and is_built() and processor() != "plain"
+    weights = (folder / name for name in ("model.safetensors", "model.safetensors.index.json"))
+    return (folder / FILE).exists() and any(path.exists() for path in weights) and is_built() and processor() != "plain"
 
 
 def native_file(folder: Path) -> Native:

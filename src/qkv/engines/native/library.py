@@ -140,7 +140,7 @@ class Native:
         translation begins with, `never` are what no text holds, `lists` what each may hold, rising, its end among it;
         with `samples`, so many texts of each are drawn by `numbers` (n, samples, limit). See native/search.h."""
         count, width, each = len(sources), max(limits), samples or 2 * beam
-        given = {
+        given: dict[str, array[Any]] = {
             "lengths": array("i", map(len, sources)), "ids": array("i", chain.from_iterable(sources)),
             "limits": array("i", limits), "never": array("i", never),
         }  # fmt: skip
@@ -152,7 +152,7 @@ class Native:
         if samples and (numbers is None or numbers.shape != (count, samples, width)):
             shape = () if numbers is None else numbers.shape
             raise InputError(f"numbers {shape} are not ({count}, {samples}, {width})")
-        out = {
+        out: dict[str, array[Any]] = {
             "counts": array("i", bytes(4 * count)), "sizes": array("i", bytes(4 * count * each)),
             "texts": array("i", bytes(4 * count * each * width)), "log_p": array("f", bytes(4 * count * each)),
         }  # fmt: skip

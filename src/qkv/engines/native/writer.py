@@ -1,5 +1,6 @@
 """The searches by the native engine: what `decoding` finds, in C++, with a model's file."""
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ class NativeWriter:
         self, model: "Model | None", native: Native, other: "Callable[[], Plain] | None" = None,
         *, has_prompts: bool = False,
     ) -> None:  # fmt: skip
-        """`other` opens what does the rest, when there is some: texts that outgrow their context, and streams.
+        """`other` opens what does the rest, when there is some: texts that outgrow their context.
 
         The file is enough, and no model need be there; then `has_prompts` says whether it goes on from prompts.
         """
@@ -75,7 +76,17 @@ class NativeWriter:
     def stream(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> Iterator[NextTokens]:
-        return self.other.stream(sources, limits, how, rows)
+        """A token of each text at a time, once all of them are written: what `decode` gives, and as soon."""
+        if not self.has_room(sources, limits):
+            yield from self.other.stream(sources, limits, how, rows)
+            return
+        found = [(one, limit) for some, limit in zip(self.decode(sources, limits, how, rows), limits, strict=True)
+                 for one in some]  # fmt: skip
+        texts = [[*one.tokens, EOS][:limit] for one, limit in found]
+        for step in range(max(map(len, texts))):
+            here = [row for row, tokens in enumerate(texts) if len(tokens) > step]
+            done = {row: found[row][0] for row in here if len(texts[row]) == step + 1}
+            yield NextTokens(array("i", here), array("i", [texts[row][step] for row in here]), done)
 
     def has_room(self, sources: list[list[int]], limits: list[int]) -> bool:
         """Whether all that is read and written has a place in the model's file."""
