@@ -50,7 +50,7 @@ class NativeWriter:
     def decode(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
-        if not self.has_room(sources, limits):
+        if how.at_least or not self.has_room(sources, limits):
             return self.other.decode(sources, limits, how, rows)
         given = sources if self.has_prompts else [[*ids, EOS] for ids in sources]
         more: dict[str, Any] = {"no_repeat": how.no_repeat, "ends": ENDS.index(how.ends)}
