@@ -13,8 +13,8 @@ from qkv import manifest
 from qkv.attention import Soft, recording
 from qkv.config import from_tree
 from qkv.data import RowsInMemory
-from qkv.decoding.engine import padded
 from qkv.decoding.lexicon import Lexicon, crossed
+from qkv.decoding.plain import padded
 from qkv.decoding.searcher import CELLS, by_length
 from qkv.decoding.translator import Translator
 from qkv.errors import InputError

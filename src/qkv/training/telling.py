@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.progress import BarColumn
 
+from qkv.display import Display, duration
 from qkv.errors import InputError
 from qkv.evaluation import FIGURES, in_words, is_of_part
 from qkv.files import read_json, write_json, write_text
@@ -18,7 +19,6 @@ from qkv.folder import RunFolder
 from qkv.look import draw_curves
 from qkv.models import count_parameters
 from qkv.tasks import Task
-from qkv.training.display import Display, duration
 from qkv.training.settings import Settings
 from qkv.training.trainer import Trainer
 

@@ -3,16 +3,21 @@
 import ctypes
 import os
 import weakref
+from array import array
 from collections.abc import Sequence
 from functools import cache
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from qkv.errors import InputError
+
+if TYPE_CHECKING:  # numpy takes as long to import as all else of a short translation, which needs none
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ids = NDArray[np.int32]
+    Floats = NDArray[np.float32]
 
 LIBRARY = os.environ.get("QKV_NATIVE") or str(Path(__file__).parent / "lib" / "engine.so")  # native/build.py makes it
 HELD = "QKV_CPU"  # an environment variable: avx512, avx2 or plain, the fastest path that may be taken
@@ -20,8 +25,6 @@ POOLS = ("states", "mean", "first", "last")
 ERROR = 512  # bytes of a sentence
 NOT_BUILT = "the native engine is not built here (it needs a C++ compiler when qkv is installed)"
 How = Literal["states", "mean", "first", "last"]
-Ids = NDArray[np.int32]
-Floats = NDArray[np.float32]
 
 
 class NativeSearch(ctypes.Structure):
@@ -108,10 +111,12 @@ class Native:
         self.close = weakref.finalize(self, library().qkv_close, self.handle)
 
     def read(
-        self, lengths: Ids, ids: Ids, segments: Ids | None = None, *, pool: How = "states", threads: int = 1
-    ) -> Floats:  # fmt: skip
+        self, lengths: "Ids", ids: "Ids", segments: "Ids | None" = None, *, pool: How = "states", threads: int = 1
+    ) -> "Floats":  # fmt: skip
         """Sentences of these lengths (n,), whose ids and segments (N,) stand one behind the other -> states (N, D), or
         of each sentence (n, D) their mean, the first or the last."""
+        import numpy as np
+
         given = (lengths, ids) if segments is None else (lengths, ids, segments)
         arrays = [np.ascontiguousarray(one, np.int32) for one in given]
         if len(arrays[-1]) != len(ids):
@@ -128,31 +133,33 @@ class Native:
 
     def search(
         self, sources: Sequence[Sequence[int]], limits: Sequence[int], *, first: int, end: int, never: Sequence[int],
-        lists: Sequence[Sequence[int]] | None = None, numbers: NDArray[np.float64] | None = None, threads: int = 1,
+        lists: Sequence[Sequence[int]] | None = None, numbers: "NDArray[np.float64] | None" = None, threads: int = 1,
         beam: int = 1, samples: int = 0, **rules: Any,
     ) -> list[NativeFound]:  # fmt: skip
         """Sources as the encoder reads them, or prompts; at most limits[i] tokens of each text. `first` is what a
         translation begins with, `never` are what no text holds, `lists` what each may hold, rising, its end among it;
         with `samples`, so many texts of each are drawn by `numbers` (n, samples, limit). See native/search.h."""
         count, width, each = len(sources), max(limits), samples or 2 * beam
-        given: dict[str, NDArray[Any]] = {
-            "lengths": np.array([len(ids) for ids in sources], np.int32),
-            "ids": np.fromiter(chain.from_iterable(sources), np.int32),
-            "limits": np.array(limits, np.int32), "never": np.array(never, np.int32),
-            "numbers": np.ascontiguousarray(np.zeros(0) if numbers is None else numbers, np.float64),
+        given: dict[str, array[Any]] = {
+            "lengths": array("i", map(len, sources)), "ids": array("i", chain.from_iterable(sources)),
+            "limits": array("i", limits), "never": array("i", never),
         }  # fmt: skip
         if lists is not None:
             if len(lists) != count:
                 raise InputError(f"there are {count} sentences and {len(lists)} lists; give as many")
-            given["listed"] = np.fromiter(chain.from_iterable(lists), np.int32)
-            given["listed_starts"] = np.cumsum([0, *map(len, lists)], dtype=np.int64)
-        if samples and given["numbers"].shape != (count, samples, width):
-            raise InputError(f"numbers {given['numbers'].shape} are not ({count}, {samples}, {width})")
-        out: dict[str, NDArray[Any]] = {
-            "counts": np.zeros(count, np.int32), "sizes": np.zeros((count, each), np.int32),
-            "texts": np.empty((count, each, width), np.int32), "log_p": np.zeros((count, each), np.float32),
+            given["listed"] = array("i", chain.from_iterable(lists))
+            given["listed_starts"] = array("q", accumulate(map(len, lists), initial=0))
+        if samples and (numbers is None or numbers.shape != (count, samples, width)):
+            shape = () if numbers is None else numbers.shape
+            raise InputError(f"numbers {shape} are not ({count}, {samples}, {width})")
+        out: dict[str, array[Any]] = {
+            "counts": array("i", bytes(4 * count)), "sizes": array("i", bytes(4 * count * each)),
+            "texts": array("i", bytes(4 * count * each * width)), "log_p": array("f", bytes(4 * count * each)),
         }  # fmt: skip
-        pointers = {name: array.ctypes.data for name, array in (given | out).items()}
+        pointers = {name: one.buffer_info()[0] for name, one in (given | out).items()}
+        if numbers is not None:
+            numbers = numbers.astype("float64", order="C", copy=False)
+            pointers["numbers"] = numbers.ctypes.data
         asked = NativeSearch(
             sentences=count, beam=beam, samples=samples, threads=threads, never_count=len(never), first=first, end=end,
             tokens=len(given["ids"]), width=width, each=each, **pointers, **rules,
@@ -160,8 +167,9 @@ class Native:
         error = ctypes.create_string_buffer(ERROR)
         if library().qkv_search(self.handle, ctypes.byref(asked), error, ERROR):
             raise InputError(f"{self.path.name} cannot write on from this: {error.value.decode(errors='replace')}")
-        sizes = [row[:number] for row, number in zip(out["sizes"].tolist(), out["counts"].tolist(), strict=True)]
-        return [
-            NativeFound([texts[i, :size].tolist() for i, size in enumerate(some)], log_p[: len(some)].tolist())
-            for some, texts, log_p in zip(sizes, out["texts"], out["log_p"], strict=True)
-        ]
+        found = []
+        for first_text, number in zip(range(0, count * each, each), out["counts"], strict=True):
+            rows = range(first_text, first_text + number)
+            texts = [out["texts"][row * width : row * width + out["sizes"][row]].tolist() for row in rows]
+            found.append(NativeFound(texts, out["log_p"][first_text : first_text + number].tolist()))
+        return found

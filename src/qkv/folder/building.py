@@ -1,21 +1,19 @@
-"""A model folder: config.json, tokenizer.json and model.safetensors; nothing else is needed to load it."""
+"""Models out of folders and into them: the half of a model folder that is made of tensors."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, cast, get_type_hints
+from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from qkv import manifest
 from qkv.config import from_tree, to_tree
-from qkv.convert import FAMILIES, their_task
-from qkv.errors import InputError, nearest
-from qkv.files import read_json, write_json
-from qkv.layers import Pool
+from qkv.convert import FAMILIES
+from qkv.errors import InputError
+from qkv.files import write_json
+from qkv.folder.loaded import VERSION, About, Loaded, described
 from qkv.models import MODELS, Backbone, Headed, Model
 from qkv.positions import Learned
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
@@ -24,66 +22,6 @@ from qkv.weights import check_finite, load_weights, save_weights
 FILES = (
     "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
 )  # fmt: skip
-VERSION = 1  # of the folder's layout; a folder from a later one is refused
-
-
-class About(TypedDict, total=False):
-    """What config.json tells beside the model's settings. Keys that are not among these are kept as they are."""
-
-    task: str  # a name in TASKS; a folder without it holds a translator
-    source: str
-    target: str
-    languages: list[str]  # of sentences that none was paired with
-    longest_source: int  # tokens of the longest one in training
-    whole_lines: bool  # whether a line of several sentences is read as one
-    labels: list[str]  # of a classifier or a tagger, by their numbers
-    max_length: int  # tokens of a text; what is longer was cut, or read in windows
-    pool: Pool  # whose state is the vector of a text,
-    normalise: bool  # and whether it is made to have the length 1
-    window: int  # tokens that are read at once
-    backward: bool  # whether texts are read from their end
-    lowercase: bool
-    max_words: int  # of a sentence
-    max_sentences: int  # of a text
-    symmetric: bool  # whether two texts are read in both orders
-    stride: int  # tokens by which windows move on
-    max_question: int  # tokens of a question
-    max_answer: int  # tokens of an answer
-    max_target: int  # tokens of a summary
-    has_null: bool  # whether there were questions without an answer
-    bos: bool  # whether <s> stands before every text that is written on
-    documents: str  # what parts those of passages: see RunningTextConfig
-    objective: str  # what training asked, where it was not just what the task asks
-    heads: dict[str, str]  # on a backbone, each by its name
-    entities: list[str]  # of a graph, each by its number,
-    relations: list[str]  # and those that they are in
-    parts: list[str]  # of a mixture, each with its task: "rte=pair",
-    mixture: dict[str, dict[str, Any]]  # and what is remembered of each, by its name
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What a model folder holds."""
-
-    model: Model
-    tokenizer: Tokenizer
-    about: About
-    folder: Path | None = None
-
-
-class RunFolder:
-    """Where a training run keeps things: all of it in `training`, inside the model folder that it writes."""
-
-    def __init__(self, out: Path) -> None:
-        self.out = Path(out)
-        self.place = self.out / "training"
-        self.recipe = self.place / "recipe.toml"
-        self.corpus = self.place / "data"
-        self.checkpoints = self.place / "checkpoints"
-        self.log = self.place / "log.jsonl"
-        self.curves = self.place / "curves.png"
-        self.baselines = self.place / "baselines.json"
-        self.results = self.out / "results.json"
 
 
 def save(
@@ -105,36 +43,24 @@ def save(
     save_weights(folder / "model.safetensors", weights(model) if tensors is None else tensors)
 
 
-def load(folder: Path, device: str = "cpu") -> Loaded:
-    """Model and tokenizer, checked against each other; nothing in the folder is ever executed.
+def load_theirs(folder: Path, about: dict[str, Any], device: str) -> Loaded | None:
+    """What a folder holds that transformers saved; None if it is of no family."""
+    path = folder / "model.safetensors"
+    if (read := FAMILIES.get(about["model_type"])) is None:
+        return None
+    found = read(folder, about, load_weights(path))
+    model = made(found.architecture, found.config, found.weights, path, device, found.heads)
+    return Loaded(model, found.tokenizer, described(found.about, folder), folder)
 
-    A folder that transformers saved is read too, if its family is one of convert.FAMILIES.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise InputError(f"no model folder at {folder}; give the folder that `qkv train --out` wrote")
-    about, path = read_config(folder), folder / "model.safetensors"
-    if (read := FAMILIES.get(about["model_type"])) is not None:
-        found = read(folder, about, load_weights(path))
-        model = made(found.architecture, found.config, found.weights, path, device, found.heads)
-        return Loaded(model, found.tokenizer, described(found.about, folder), folder)
-    name = str(about.pop("model_type")).removeprefix("qkv-")
-    tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    if about.pop("tokenizer", None) != tokenizer.fingerprint:
-        raise InputError(
-            f"{folder}/tokenizer.json is not the one this model was trained with; copy the whole model folder again"
-        )
-    config = from_tree(MODELS[name].config_class, about.pop(name), f"{folder}/config.json")
-    if len(tokenizer) != config.vocab_size:
-        raise InputError(
-            f"{folder}: the vocabulary has {len(tokenizer)} entries but the model expects {config.vocab_size}; "
-            "copy the whole model folder again"
-        )
-    heads = described(about, folder).pop("heads", {})
+
+def built(folder: Path, name: str, settings: Any, tokenizer: Tokenizer, heads: Mapping[str, str], device: str) -> Model:
+    """The model of a folder of ours, with its weights."""
+    path = folder / "model.safetensors"
+    config = from_tree(MODELS[name].config_class, settings, f"{folder}/config.json")
     model = made(name, config, load_weights(path), path, device, heads)
     model.know(tokenizer)
     manifest.check(folder)
-    return Loaded(model, tokenizer, cast(About, about), folder)
+    return model
 
 
 def made(
@@ -151,43 +77,6 @@ def made(
     fill(model, tensors, path)
     check_finite(model, path)
     return model.to(device).eval()
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    if not path.exists():
-        raise InputError(
-            f"{folder} has no config.json, so it is not a model folder (or its training has not saved yet)"
-        )
-    try:
-        about: dict[str, Any] = read_json(path)
-        if about["model_type"] in FAMILIES:
-            return {**about, "task": their_task(folder, about)}
-        name = str(about["model_type"]).removeprefix("qkv-")
-        if "qkv_version" not in about and name == about["model_type"]:
-            raise InputError(f"{path}: qkv reads no model of the type {name!r}; {nearest(name, FAMILIES)}")
-        version = int(about.pop("qkv_version"))
-    except InputError:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-        raise InputError(f"{path} is damaged or not from qkv; copy the whole model folder again") from None
-    if version > VERSION:
-        raise InputError(f"{path} was written by a later qkv (layout {version}, this one reads {VERSION}); update qkv")
-    if name not in MODELS or name not in about:
-        raise InputError(f"{path}: unknown model {name!r}; {nearest(name, MODELS)}")
-    return about
-
-
-def described(tree: Any, folder: Path) -> About:
-    """What else config.json tells, whose values must be of the types that they should be."""
-    kinds = get_type_hints(About)
-    try:
-        for name in filter(kinds.__contains__, tree):
-            TypeAdapter(kinds[name]).validate_python(tree[name], strict=True)
-    except ValidationError as error:
-        reason = error.errors()[0]["msg"]
-        raise InputError(f"{folder}/config.json: {name}: {reason} (given: {tree[name]!r})") from None
-    return cast(About, tree)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
