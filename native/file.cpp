@@ -181,6 +181,7 @@ std::unique_ptr<Opened> open_file(const std::string &path) {
     m.activation = static_cast<Activation>(h.activation);
     m.is_pre = h.flags & PRE, m.norm_inputs = h.flags & NORM_INPUTS, m.is_causal = h.flags & CAUSAL;
     m.eps = h.eps;
+    opened->bits = static_cast<int32_t>(h.bits);
 
     Cursor cursor(*opened->map, sizeof(Header));
     const bool in_bytes = h.bits == 8;

@@ -117,6 +117,7 @@ def test_searches_find_what_masked_logits_of_the_whole_vocabulary_give(
     lists, frequent = random_lists(seed), [5, 9]
     exact = native(model, tmp_path, 32) if is_native else Lean(model)
     short, plain = shortlisted(exact, shortlist(frequent, lists)), Masked(model, frequent, lists)
+    with_given = Masked(model, [*frequent, 11, 6], lists)  # what a text begins with is a word that it may use
     src, limits = padded(given_ids), longest_targets(given_ids, model.config.max_length)
     for one, other in (
         ([some[0] for some in short.decode(given_ids, limits, Search(beam=1))], greedy(plain, src, limits)),
@@ -124,6 +125,8 @@ def test_searches_find_what_masked_logits_of_the_whole_vocabulary_give(
          [some[0] for some in beam_search(plain, src, limits, beam=4, alpha=1.0)]),
         ([some[0] for some in short.decode(given_ids, limits, Search(beam=4, no_repeat=2))],
          [some[0] for some in beam_search(plain, src, limits, beam=4, alpha=1.0, no_repeat=2)]),
+        ([some[0] for some in short.decode(given_ids, limits, Search(beam=4, prefix=(11, 6, 11)))],
+         [some[0] for some in beam_search(with_given, src, limits, beam=4, alpha=1.0, prefix=[11, 6, 11])]),
     ):  # fmt: skip
         assert [h.tokens for h in one] == [h.tokens for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)

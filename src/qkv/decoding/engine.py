@@ -14,7 +14,7 @@ from qkv.decoding.sampling import RowNumber, check_sampling, drawing, uniform
 from qkv.decoding.sliding import Sliding
 from qkv.errors import InputError
 from qkv.models import CausalBackbone, Model, Writes
-from qkv.text.tokenizer import EOS, PAD
+from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
 STEEPEST = 20  # the largest alpha: the penalty of a million tokens is still a number
 Work = Callable[[Any], Any]  # what JSON can hold, in and out
@@ -36,6 +36,7 @@ class Search:
     no_repeat: int = 0  # no run of so many tokens may come twice; 0: any may
     at_least: int = 0  # tokens that a text has before it may end
     ends: Ends = "forced"
+    prefix: tuple[int, ...] = ()  # the tokens that every text begins with
 
     def __post_init__(self) -> None:
         if self.beam < 1 or self.n_best < 1:
@@ -51,6 +52,9 @@ class Search:
             raise InputError(
                 f"alpha must be a number such as 0.6 or 1, from {-STEEPEST} to {STEEPEST}, not {self.alpha}"
             )
+        object.__setattr__(self, "prefix", tuple(self.prefix))  # JSON has lists
+        if any(token in (PAD, BOS, EOS, UNK) for token in self.prefix):
+            raise InputError(f"prefix={self.prefix} holds a token that stands for no word; give the tokens of a text")
         if self.sampling:
             check_sampling(self.temperature, self.top_k, self.top_p)
 
@@ -88,6 +92,7 @@ class Plain:
         if how.beam > 1 and not how.sampling:
             writer, given = self.writer(sources, limits), self.given(sources)
             rules: dict[str, Any] = {"no_repeat": how.no_repeat, "ends": how.ends, "at_least": how.at_least}
+            rules["prefix"] = how.prefix
             found = beam_search(writer, given, limits, beam=how.beam, alpha=how.alpha, **rules)
             return [some[: how.n_best] for some in found]
         every, n = collected(self.stream(sources, limits, how, rows)), how.n_best
@@ -123,7 +128,7 @@ def rules_of(how: Search, rows: Sequence[RowNumber], limits: list[int]) -> tuple
     choose: Choose = most_probable
     if how.sampling:
         choose = drawing(how.temperature, how.top_k, how.top_p, uniform(how.seed, rows, limits))
-    return Constraints(limits, how.no_repeat, how.ends, how.at_least), choose
+    return Constraints(limits, how.no_repeat, how.ends, how.at_least, how.prefix), choose
 
 
 def padded(sources: list[list[int]], device: torch.device | str = "cpu") -> Tensor:

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from qkv.decoding.hypothesis import Constraints, Ends, Hypothesis, best
@@ -17,8 +19,8 @@ Choose = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 class NextTokens(NamedTuple):
     """One step: a token for each row that goes on, and what has ended with it, by the number of its row."""
 
-    rows: Tensor  # (n,): the numbers of those rows
-    tokens: Tensor  # (n,)
+    rows: Tensor | NDArray[np.int32]  # (n,): the numbers of those rows
+    tokens: Tensor | NDArray[np.int32]  # (n,)
     done: dict[int, Hypothesis]
 
 

@@ -10,7 +10,8 @@ from qkv.decoding.engine import Plain, Search
 from qkv.decoding.greedy import NextTokens
 from qkv.decoding.hypothesis import NEVER, Constraints, Ends, Hypothesis
 from qkv.decoding.sampling import RowNumber, uniform
-from qkv.engines.native.library import Native, NativeFound
+from qkv.engines.native.asked import Floats, NativeFound
+from qkv.engines.native.library import Native
 from qkv.models import Model
 from qkv.text.tokenizer import BOS, EOS
 
@@ -26,7 +27,7 @@ class NativeWriter(Plain):
     name = "int8"
 
     def __init__(self, model: Model, native: Native, other: Callable[[], Plain] | None = None) -> None:
-        """`other` opens what does the rest, when there is some: texts that outgrow their context, and streams."""
+        """`other` opens what does the rest, when there is some: sources that have no place in the file."""
         super().__init__(model)
         self.native, self.open_other = native, other or (lambda: Plain(model))
 
@@ -39,34 +40,52 @@ class NativeWriter(Plain):
     ) -> list[list[Hypothesis]]:
         if not self.has_room(sources, limits):
             return self.other.decode(sources, limits, how, rows)
-        given = sources if self.has_prompts else [[*ids, EOS] for ids in sources]
-        more: dict[str, Any] = {"no_repeat": how.no_repeat, "ends": ENDS.index(how.ends)}
+        beam = 1 if how.sampling else how.beam
+        found = self.native.search(beam=beam, **self.asked(sources, limits, how, rows))
+        rules = Constraints(limits, how.no_repeat, how.ends)
+        return [self.ranked(rules, *one, how) for one in zip(found, limits, strict=True)]
+
+    def stream(
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
+    ) -> Iterator[NextTokens]:
+        if not self.has_room(sources, limits):
+            yield from self.other.stream(sources, limits, how, rows)
+            return
+        rules, n = Constraints(limits, how.no_repeat, how.ends), how.n_best
+        for numbers, tokens, done in self.native.stream(**self.asked(sources, limits, how, rows)):
+            yield NextTokens(numbers, tokens, {
+                row: rules.hypothesis(text, log_p, len(text) >= limits[row // n]) for row, (text, log_p) in done.items()
+            })  # fmt: skip
+
+    def asked(
+        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None
+    ) -> dict[str, Any]:
+        """What the engine is given."""
+        more: dict[str, Any] = {"no_repeat": how.no_repeat, "ends": ENDS.index(how.ends), "at_least": how.at_least}
         if how.sampling:
             named = [(*row, i) for row in rows or [(i,) for i in range(len(sources))] for i in range(how.n_best)]
             numbers = uniform(how.seed, named, [limit for limit in limits for _ in range(how.n_best)])
             more |= {"numbers": numbers.numpy().reshape(len(sources), how.n_best, -1), "samples": how.n_best}
             more |= {"temperature": how.temperature, "top_k": how.top_k, "top_p": how.top_p}
-        found = self.native.search(
-            given, limits, first=BOS, end=EOS, never=NEVER.tolist(), threads=torch.get_num_threads(),
-            beam=1 if how.sampling else how.beam, lists=self.lists(sources), **more,
-        )  # fmt: skip
-        rules = Constraints(limits, how.no_repeat, how.ends)
-        return [self.ranked(rules, *one, how) for one in zip(found, limits, strict=True)]
+        return {
+            "sources": sources if self.has_prompts else [[*ids, EOS] for ids in sources], "limits": limits,
+            "first": BOS, "end": EOS, "never": NEVER.tolist(), "prefix": how.prefix,
+            "lists": self.lists(sources, how.prefix), "threads": torch.get_num_threads(), **more,
+        }  # fmt: skip
 
-    def lists(self, sources: list[list[int]]) -> Sequence[Sequence[int]] | None:
+    def lists(self, sources: list[list[int]], prefix: Sequence[int] = ()) -> Sequence[Sequence[int]] | None:
         """The tokens that the translation of each may use, if not all."""
         return None
 
-    def stream(
-        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
-    ) -> Iterator[NextTokens]:
-        return self.other.stream(sources, limits, how, rows)
+    def attention(self, sources: list[list[int]], targets: list[list[int]], layer: int) -> list[Floats]:
+        """How much each head of a layer of the decoder, counted from 0, looks at each source token and its end, before
+        it writes each target token and the end: (H, T + 1, S + 1) for each pair of ids without ends."""
+        read, written = [[*ids, EOS] for ids in sources], [[BOS, *ids] for ids in targets]
+        return self.native.attention(read, written, layer, threads=torch.get_num_threads())
 
     def has_room(self, sources: list[list[int]], limits: list[int]) -> bool:
-        """Whether all that is read and written has a place in the model's file."""
-        if self.has_prompts:
-            return all(len(ids) + limit - 1 <= self.native.places for ids, limit in zip(sources, limits, strict=True))
-        return max(max(len(ids) + 1 for ids in sources), *limits) <= self.native.places
+        """Whether all that is read and written has a place in the model's file; after prompts, texts slide."""
+        return self.has_prompts or max(max(len(ids) + 1 for ids in sources), *limits) <= self.native.places
 
     def ranked(self, rules: Constraints, found: NativeFound, limit: int, how: Search) -> list[Hypothesis]:
         """The n best, by log p and the length penalty of a beam."""
