@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from kit import refused, some_rows
+from kit import TEXTS, refused, some_pairs, some_rows, tokenizer
 from native_engine import FORMS, PATHS, WORDS, engine, model, same
 from qkv.attention import recording
-from qkv.decoding import Plain, Search, padded
+from qkv.decoding import Plain, Search, Translator, padded
+from qkv.decoding.alignment import align, best_layer
 from qkv.engines.native.file import write
 from qkv.engines.native.library import Native, is_built
 from qkv.engines.native.writer import NativeWriter
+from qkv.errors import InputError
 from qkv.text.tokenizer import BOS, EOS
 
 pytestmark = pytest.mark.skipif(not is_built(), reason="the native engine is not built")
@@ -143,6 +145,20 @@ def test_attention_does_not_depend_on_neighbours_and_threads(tmp_path: Path) -> 
     whole = native.attention(sources, targets, 1, threads=3)
     for i in range(30):
         assert np.array_equal(native.attention(sources[i : i + 1], targets[i : i + 1], 1)[0], whole[i])
+
+
+def test_words_are_aligned_without_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the file alone, as by the model: each layer, both rows; and the layer that suits the pairs is the same."""
+    words = tokenizer(*TEXTS, size=300)
+    plain, pairs = model(vocab_size=len(words), decoder_layers=3), some_pairs(8)
+    exact, ours = (Translator(plain, words, {}, one) for one in (Plain(plain), engine(tmp_path, plain)))
+    readings = [(layer, shift) for layer in (None, 1, 3) for shift in (False, True)]
+    expected = [align(exact, pairs, layer=layer, shift=shift) for layer, shift in readings], best_layer(exact, pairs)
+    monkeypatch.setattr(plain, "forward", lambda *given: pytest.fail("the model was asked"))
+    found = [align(ours, pairs, layer=layer, shift=shift) for layer, shift in readings], best_layer(ours, pairs)
+    assert found == expected
+    with pytest.raises(InputError, match="there is no layer 4 in this decoder; give 1 to 3"):
+        align(ours, pairs, layer=4)
 
 
 LOOKED: dict[str, tuple[Any, str]] = {

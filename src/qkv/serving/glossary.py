@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
 from qkv.decoding import Translated, Translator
-from qkv.decoding.alignment import readout_of, word_attention, words_of
+from qkv.decoding.alignment import Weights, readout_of, word_attention, words_of
 from qkv.decoding.translator import Scored
 from qkv.errors import InputError
 from qkv.serving.models import Models
@@ -146,13 +144,13 @@ def replace_aligned(translator: Translator, source: str, translation: str, terms
     return rewritten(translation, changes)
 
 
-def run(weights: Tensor, inside: list[int], free: list[bool], lengths: list[int]) -> tuple[int, int]:
+def run(weights: Weights, inside: list[int], free: list[bool], lengths: list[int]) -> tuple[int, int]:
     """The free word that looked most at the part, with the neighbours that looked nowhere more than there.
 
     Of more words than the part has, the longest: an article often looks at its noun, and stays.
     """
-    looks = weights[:, inside].sum(dim=1).tolist()
-    mostly = [ok and where in inside for ok, where in zip(free, weights.argmax(dim=1).tolist(), strict=True)]
+    looks = weights[:, inside].sum(axis=1).tolist()
+    mostly = [ok and where in inside for ok, where in zip(free, weights.argmax(axis=1).tolist(), strict=True)]
     first = last = max(range(len(looks)), key=lambda i: looks[i] if free[i] else -1)
     while first > 0 and mostly[first - 1]:
         first -= 1

@@ -77,6 +77,11 @@ class NativeWriter(Plain):
         """The tokens that the translation of each may use, if not all."""
         return None
 
+    @property
+    def memory_layers(self) -> int:
+        """Layers of the decoder that attend to the source."""
+        return self.native.memory_layers
+
     def attention(self, sources: list[list[int]], targets: list[list[int]], layer: int) -> list[Floats]:
         """How much each head of a layer of the decoder, counted from 0, looks at each source token and its end, before
         it writes each target token and the end: (H, T + 1, S + 1) for each pair of ids without ends."""
