@@ -18,8 +18,8 @@ FLAGS = "-std=c++17 -O3 -fPIC -fvisibility=hidden -fno-math-errno -ffp-contract=
 FLAGS += " -Wno-uninitialized -Wno-maybe-uninitialized"  # which gcc 12 says of its own header
 PATHS = {
     "plain": "",
-    "avx2": "-mavx2 -mfma",
-    "avx512": "-mavx2 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mprefer-vector-width=512",
+    "avx2": "-mavx2 -mfma -mf16c",
+    "avx512": "-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mprefer-vector-width=512",
 }
 
 

@@ -11,11 +11,12 @@ namespace qkv {
 
 enum class Activation : uint32_t { relu, gelu, gelu_tanh, swish };
 
-// x W^T + b. In 8 bits: W is near scale * values, and x is divided by `smooth` before it is rounded (here: multiplied
+// x W^T + b, in one of three forms. In 8 bits: W is near scale * values, and x is divided by `smooth` before it is rounded (here: multiplied
 // by its inverse), as it has multiplied W. `sums` are 128 times the sum of each row of values: see products.h.
 struct Linear {
     int in = 0, out = 0;             // both multiples of 16
     const float *weights = nullptr;  // float32: (out / 64, in, 64)
+    const uint16_t *halves = nullptr;  // float16: the same
     const int8_t *values = nullptr;  // 8 bits: (out / 64, in / 4, 64, 4)
     const float *scale = nullptr;    // (out)
     const float *bias = nullptr;     // (out)

@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from kit import stirred, tiny_model
 from qkv.decoding import Hypothesis
 from qkv.engines.native.file import write
 from qkv.engines.native.library import HELD, Native
 from qkv.engines.native.writer import NativeWriter
+from qkv.engines.products import Dense, Product
 
 PATHS = ["avx512", "avx2", "plain"]  # a processor that has not the first takes the next
 FORMS = ["transformer", "gpt2"]
@@ -41,3 +43,8 @@ def same(ours: list[list[Hypothesis]], exact: list[list[Hypothesis]]) -> None:
             assert one.ended == other.ended
             assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4 * (1 + len(one.tokens)))
             assert one.score == pytest.approx(other.score, rel=1e-4, abs=1e-3)
+
+
+def halved(name: str, weight: Tensor, bias: Tensor | None, activation: str) -> Product:
+    """Makes the products of weights rounded to float16."""
+    return Dense(name, weight.half().float(), bias, activation)

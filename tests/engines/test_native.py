@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from kit import padded, refused, stirred, tiny_model
+from native_engine import halved
 from qkv.engines.native.file import ACTIVATIONS, checksum, stacks_of, write
 from qkv.engines.native.library import HELD, Native, is_built
 from qkv.engines.native.reader import native_reader, vectors
@@ -176,6 +177,31 @@ def test_eight_bits_are_the_rounding_that_they_say(name: str, place: Path, held:
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("name", ["bert", "gpt2", "transformer_encoder"])
+def test_sixteen_bits_are_float32_with_rounded_weights(name: str, place: Path, held: str) -> None:
+    plain, ids = model(name, d_model=48, d_ff=100), padded(LENGTHS, 40)
+    check_halves(plain, ids, opened(place, plain, bits=16))
+
+
+@torch.inference_mode()
+def test_weights_that_sixteen_bits_have_few_for(place: Path, held: str) -> None:
+    """Below 2^-14 a float16 loses bit after bit. A norm makes all that these weights do large again."""
+    plain, ids = model("transformer_encoder", position="none", norm="post", eps=1e-12, d_model=48), padded(LENGTHS, 40)
+    plain.source.weight *= 1e-6
+    weight = plain.encoder.blocks[0].attention.output.weight
+    weight *= 1e-5 / weight.abs().max()
+    check_halves(plain, ids, opened(place, plain, bits=16))
+
+
+def check_halves(plain: Any, ids: Tensor, native: Native) -> None:
+    found, real = torch.from_numpy(native.read(*packed(ids))), ids != PAD
+    expected = lean_reader(plain, halved).encode(ids)[real]
+    assert native.bits == 16
+    assert (found - expected).abs().max() < 1e-5 * max(1.0, float(expected.abs().max()))
+    assert (expected - plain.encode(ids)[real]).abs().max() > 1e-4, "the rounding is seen"
+
+
+@torch.inference_mode()
 def test_all_paths_find_the_same_in_eight_bits(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, ids = model(d_model=48), padded(LENGTHS, 40)
     write(place, plain)
@@ -190,7 +216,7 @@ def test_all_paths_find_the_same_in_eight_bits(place: Path, monkeypatch: pytest.
         assert np.abs(found[name] - found["avx512"]).max() < 0.1
 
 
-@pytest.mark.parametrize("bits", [8, 32])
+@pytest.mark.parametrize("bits", [8, 16, 32])
 def test_neighbours_order_and_threads_change_no_bit(bits: int, place: Path, held: str) -> None:
     """Sentences of all lengths: in groups, alone, backwards, by several threads of ours and of Python's."""
     rng = np.random.default_rng(1)
@@ -233,7 +259,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         lambda whole: signed(whole[:108] + b"\x02" + whole[109:]),
         "it has a decoder and no vocabulary",
     ),
-    "odd bits": (lambda whole: signed(whole[:12] + b"\x07" + whole[13:]), "its weights have 7 bits, not 8 or 32"),
+    "odd bits": (lambda whole: signed(whole[:12] + b"\x07" + whole[13:]), "its weights have 7 bits, not 8, 16 or 32"),
 }
 
 
@@ -291,9 +317,9 @@ def test_no_mutation_of_a_file_is_a_crash(tmp_path: Path) -> None:
     """Each is read or refused with a sentence, and so is what is searched with it; and some are read and searched with,
     so that more than the header is tried."""
     for name in ("bert", "transformer", "gpt2"):
-        for bits in (8, 32):
+        for bits in (8, 16, 32):
             write(tmp_path / f"{name}{bits}.qkv", model(name, d_model=20, vocab_size=40), bits=bits)
-    count = int(os.environ.get("QKV_MUTATIONS", "600"))
+    count = int(os.environ.get("QKV_MUTATIONS", "300"))
     command = [sys.executable, "-c", MUTATE, str(count), *map(str, sorted(tmp_path.glob("*.qkv")))]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr[-2000:]

@@ -1,5 +1,6 @@
 """The native searches: in float32 those of `decoding`, token for token; in 8 bits the same whatever stands beside."""
 
+import math
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +12,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from kit import refused, some_rows
-from native_engine import FORMS, PATHS, POSITIONS, WORDS, engine, model, same, tokens
+from native_engine import FORMS, PATHS, POSITIONS, WORDS, engine, halved, model, same, tokens
 from qkv.decoding import Plain, Search
 from qkv.engines import in_words
-from qkv.engines.lean import Lean
+from qkv.engines.lean import Lean, lean_writer
 from qkv.engines.native.asked import NativeFound
 from qkv.engines.native.file import ACTIVATIONS
 from qkv.engines.native.library import is_built
@@ -79,6 +80,22 @@ def test_a_trained_model_translates_the_same(
     same(engine(tmp_path, model).decode(given, limits, how), exact)
     found = engine(tmp_path, model, 8).decode(given, limits, how)
     assert tokens_agree([some[0].tokens for some in found], [some[0].tokens for some in exact]) > 0.9
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("held", PATHS)
+def test_sixteen_bits_find_what_rounded_weights_find(name: str, held: str, tmp_path: Path) -> None:
+    plain, rows = model(name, d_model=48), some_rows(20, 1, range(4, WORDS))
+    exact = Lean(plain, lean_writer(plain, halved, eager=math.inf))
+    for how in (Search(beam=1), Search(beam=4, n_best=4)):
+        same(engine(tmp_path, plain, 16, held).decode(rows, [9] * 20, how), exact.decode(rows, [9] * 20, how))
+
+
+@refused({"large": r"a weight of decoder\.0\.expand is 70000, and 16 bits hold at most 65,504; use 32 bits"})
+def test_a_weight_that_has_no_sixteen_bits_is_refused(wrong: str, tmp_path: Path) -> None:
+    plain = model("gpt2")
+    plain.decoder.blocks[0].feed_forward.expand.weight.data[3, 5] = 70_000
+    engine(tmp_path, plain, 16)
 
 
 def test_a_text_that_may_not_go_on(tmp_path: Path) -> None:

@@ -100,12 +100,13 @@ def native(model: Transformer, place: Path, bits: int) -> NativeWriter:
     return NativeWriter(model, Native(place / "model.qkv"))
 
 
-@pytest.fixture(params=["lean", "int8", "native"])
+@pytest.fixture(params=["lean", "int8", "native", "native16"])
 def engine(
     request: pytest.FixtureRequest, model: Transformer, given_ids: list[list[int]], tmp_path: Path
 ) -> Lean | NativeWriter:
-    if request.param == "native":
-        return native(model, tmp_path, 8) if is_built() else pytest.skip("the native engine is not built")
+    if request.param.startswith("native"):
+        bits = int(request.param.removeprefix("native") or 8)
+        return native(model, tmp_path, bits) if is_built() else pytest.skip("the native engine is not built")
     return Lean(model) if request.param == "lean" else int8_engine(model, quantize(model, given_ids))
 
 
