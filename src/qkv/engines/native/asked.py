@@ -75,7 +75,7 @@ class NativeAsked:
         """`first` is what a translation begins with, before the `prefix` that is given; `never` are what no text holds,
         `lists` what each may hold, rising, its end among it; with `samples`, so many texts of each are drawn by
         `numbers` (n, samples, limit). The other rules are those of native/search.h."""
-        count, width, each = len(sources), max(limits), samples or 2 * beam
+        count, width, each = len(sources), max(0, *limits), max(0, samples or 2 * beam)  # what is less is refused
         given: dict[str, NDArray[Any]] = {
             "lengths": lengths_of(sources), "ids": joined(sources), "limits": np.array(limits, np.int32),
             "never": np.array(never, np.int32), "prefix": np.array(prefix, np.int32),
