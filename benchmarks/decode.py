@@ -5,7 +5,8 @@
 
 Everybody writes exactly 24 tokens for each sentence, by turns. Two tables: the latency of one request (one thread, one
 request at a time), and the throughput of the machine (as many requests side by side as there are cores). Ratios are to
-CTranslate2's int8. Figures are medians over rounds, in tokens a second of finished text: a beam of 4 computes four times as many.
+CTranslate2's int8. Figures are medians over rounds, in tokens a second of finished text: a beam of 4 computes four
+times as many.
 
 "Of ceiling" is the share of what the machine could write if it did nothing but the products: encoder and steps at the
 measured GEMM rate of the same precision, and no step faster than its weights can be read from memory. A cache that

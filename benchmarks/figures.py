@@ -63,8 +63,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def hold_to(cpu: str) -> None:
-    """Nobody may use newer instructions than these: ours, CTranslate2's own, those of the libraries that multiply for it
-    (oneDNN, MKL), and torch's. To be called before anybody computes anything; child processes are held, too."""
+    """Nobody may use newer instructions than these: our engine, CTranslate2, the libraries that multiply for it (oneDNN,
+    MKL), torch. To be called before anybody computes anything; child processes are held, too."""
     if cpu:
         os.environ |= {"QKV_CPU": cpu, "ATEN_CPU_CAPABILITY": cpu}
         os.environ |= {name: cpu.upper() for name in HELD}

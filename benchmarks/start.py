@@ -6,8 +6,8 @@
 Start-up counts: importing, loading, reading, translating, writing. Everybody translates the same lines with the same
 weights, in turn, and may use all cores. One line shows the start alone. Peak memory is that of the process, as the
 system counts it at its end. Without --model the weights are random ones that end their sentences (see ending.py);
-8 bits may move an end by a token or two, so the words written are counted too. "qkv int8" is by the native engine, where
-it was built; "qkv CTranslate2" is our program with `--engine ctranslate2`. Ratios are to the script with int8.
+8 bits may move an end by a token or two, so the words written are counted too. "qkv int8" is by the native engine,
+where it was built; "qkv CTranslate2" is our program with `--engine ctranslate2`. Ratios are to the script with int8.
 
 This file imports no torch: a process counts its parent's memory at birth as its own.
 """
