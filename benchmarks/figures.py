@@ -63,11 +63,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def hold_to(cpu: str) -> None:
-    """Nobody may use newer instructions than these: our engine, CTranslate2, the libraries that multiply for it (oneDNN,
-    MKL), torch. To be called before anybody computes anything; child processes are held, too."""
-    if cpu:
-        os.environ |= {"QKV_CPU": cpu, "ATEN_CPU_CAPABILITY": cpu}
-        os.environ |= {name: cpu.upper() for name in HELD}
+    """Nobody may use newer instructions than these: our engine, CTranslate2, torch, and the libraries that multiply for
+    them (oneDNN, MKL). Some ask when they are imported, so that the program begins anew."""
+    if cpu and os.environ.get("QKV_CPU") != cpu:
+        os.environ |= {"QKV_CPU": cpu, "ATEN_CPU_CAPABILITY": cpu, **{name: cpu.upper() for name in HELD}}
+        os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
 def arguments(parser: ArgumentParser, *, rounds: int, threads: int, use: str) -> Namespace:
