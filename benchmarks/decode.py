@@ -1,10 +1,12 @@
 """Decoding speed: qkv beside CTranslate2 and Hugging Face's generate, with the same weights, in one run.
 
-    python benchmarks/decode.py --preset small --rounds 5
+    python benchmarks/decode.py --preset small base --rounds 5
+    python benchmarks/decode.py --preset small base --cpu avx2     # all of them held to older instructions
 
 Everybody writes exactly 24 tokens for each sentence, by turns. Two tables: the latency of one request (one thread, one
-request at a time), and the throughput of the machine (as many requests side by side as there are cores). Figures are
-medians over rounds, in tokens a second of finished text: a beam of 4 computes four times as many.
+request at a time), and the throughput of the machine (as many requests side by side as there are cores). Ratios are to
+CTranslate2's int8. Figures are medians over rounds, in tokens a second of finished text: a beam of 4 computes four
+times as many.
 
 "Of ceiling" is the share of what the machine could write if it did nothing but the products: encoder and steps at the
 measured GEMM rate of the same precision, and no step faster than its weights can be read from memory. A cache that
@@ -26,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from figures import arguments, best, by_turns, show, spread, table, times_as_fast
+from figures import CPUS, arguments, by_turns, hold_to, show, spread, table, times_as_fast
 from machine import BYTES, Rates, facts, least, rates
 from qkv.engines.quantize import tokens_agree
 from qkv.models import PRESETS, TransformerConfig
@@ -34,6 +36,7 @@ from qkv.text.tokenizer import PAD
 from writers import Writer, sentences, writers
 
 TOKENS = 24
+RIVAL = "CTranslate2 int8"  # whom all are compared with
 SETTINGS = [(1, 1), (1, 4), (32, 1), (32, 4)]  # sentences, beam
 SHORTEST, LONGEST = 8, 24  # source tokens: what nine of ten sentences of Multi30k have
 REQUESTS = {1: 4, 32: 1}  # by their sentences: how many for each core, so that a round is no blink
@@ -67,7 +70,7 @@ def race(
         if any(len(row) != TOKENS - 1 for row in texts[name]):
             raise SystemExit(f"{name} did not write {TOKENS} tokens")
     seconds = by_turns(runs, rounds)
-    rival = best(seconds, [name for name in seconds if name.startswith("CTranslate2")] or [next(iter(seconds))])
+    rival = RIVAL if RIVAL in seconds else next(iter(seconds))
     rows = []
     for who, name in zip(everyone, seconds, strict=True):
         taken = median(seconds[name]) / requests
@@ -81,12 +84,13 @@ def race(
     return rows
 
 
-def measure(asked: argparse.Namespace) -> dict[str, Any]:
+def measure(asked: argparse.Namespace, preset: str) -> dict[str, Any]:
     torch.set_num_threads(1)
     most = {"latency": rates(1, BYTES), "throughput": rates(asked.threads, BYTES)}
-    found: dict[str, Any] = {"preset": asked.preset, "machine": facts(), "threads": asked.threads, "ceilings": most}
+    machine = facts() + f", all held to {asked.cpu}" * bool(asked.cpu)
+    found: dict[str, Any] = {"preset": preset, "machine": machine, "threads": asked.threads, "ceilings": most}
     with tempfile.TemporaryDirectory() as folder:
-        c, everyone = writers(asked.preset, asked.threads, Path(folder))
+        c, everyone = writers(preset, asked.threads, Path(folder))
         for kind, cores in (("latency", 0), ("throughput", asked.threads)):
             settings = [(count, beam) for count, beam in SETTINGS if count in asked.sentences]
             races = [race(c, everyone, *setting, asked.rounds, cores, most[kind]) for setting in settings]
@@ -94,12 +98,17 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     return {**found, "rounds": asked.rounds, "tokens": TOKENS}
 
 
-def tell(found: dict[str, Any]) -> None:
+def tell(every: list[dict[str, Any]]) -> None:
+    for found in every:
+        tell_one(found)
+
+
+def tell_one(found: dict[str, Any]) -> None:
     titles = {
         "latency": "latency: one request, one thread",
         "throughput": f"throughput: requests side by side on {found['threads']} cores",
     }
-    head = ["sentences", "beam", "who", "ms a request", "spread", "tokens/s", "to CTranslate2", "of ceiling"]
+    head = ["sentences", "beam", "who", "ms a request", "spread", "tokens/s", "to CTranslate2 int8", "of ceiling"]
     for kind, title in titles.items():
         most = found["ceilings"][kind]
         said = ", ".join(f"{most[precision] / 1e9:,.0f} GOP/s in {precision}" for precision in BYTES)
@@ -116,10 +125,12 @@ def tell(found: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Decoding speed beside CTranslate2 and Hugging Face.")
-    parser.add_argument("--preset", choices=PRESETS, default="small")
+    parser.add_argument("--preset", nargs="+", choices=PRESETS, default=["small", "base"])
+    parser.add_argument("--cpu", choices=CPUS, default="", help="instructions that all are held to; the newest if none")
     parser.add_argument("--sentences", type=int, nargs="+", choices=REQUESTS, default=list(REQUESTS))
     asked = arguments(parser, rounds=5, threads=torch.get_num_threads(), use="cores for throughput")
-    show(measure(asked), tell, as_json=asked.json)
+    hold_to(asked.cpu)
+    show([measure(asked, preset) for preset in asked.preset], tell, as_json=asked.json)
 
 
 if __name__ == "__main__":

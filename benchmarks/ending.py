@@ -20,7 +20,10 @@ from torch import nn
 
 from corpus import VOCABULARY, multi30k
 from qkv import folder
-from qkv.convert import exporting
+from qkv.convert import digest, exporting
+from qkv.engines.native.file import write
+from qkv.engines.native.library import is_built
+from qkv.engines.native.reader import FILE as NATIVE
 from qkv.engines.products import has_kernel
 from qkv.engines.quantize import quantize
 from qkv.engines.quantize import save as save_int8
@@ -73,13 +76,15 @@ def prepare(preset: str, path: Path, lines: int, text: Path | None) -> None:
 
 
 def others(path: Path, lines: list[str]) -> None:
-    """The lines as `source.txt`, the 8-bit form, and two CTranslate2 folders."""
+    """The lines as `source.txt`, the 8-bit form, ours or else torch's, and two CTranslate2 folders."""
     loaded = folder.load(path)
     (path / "source.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     for name, precision in (("ctranslate2", ""), ("ctranslate2-int8", "int8")):
         with exporting("ctranslate2", path, path / name, loaded.model, loaded.tokenizer, loaded.about, precision):
             pass
-    if has_kernel():
+    if is_built():
+        write(path / NATIVE, loaded.model, made_of=digest(path))
+    elif has_kernel():
         save_int8(path, quantize(loaded.model, loaded.tokenizer.encode_batch(lines[:CALIBRATED])))
 
 

@@ -1,6 +1,7 @@
 """How every benchmark takes its figures and shows them: by turns, as medians with their spread, in Markdown tables."""
 
 import json
+import os
 import resource
 import sys
 import time
@@ -10,6 +11,9 @@ from statistics import median
 from typing import Any
 
 UNIT = 2**20 if sys.platform == "darwin" else 2**10  # getrusage counts bytes on macOS, KiB on Linux; in megabytes
+
+HELD = ("CT2_FORCE_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
+CPUS = ("avx2",)  # what --cpu may hold all to
 
 Seconds = dict[str, list[float]]  # of each contestant, one for each round
 
@@ -56,6 +60,14 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         cells = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def hold_to(cpu: str) -> None:
+    """Nobody may use newer instructions than these: our engine, CTranslate2, torch, and the libraries that multiply for
+    them (oneDNN, MKL). Some ask when they are imported, so that the program begins anew."""
+    if cpu and os.environ.get("QKV_CPU") != cpu:
+        os.environ |= {"QKV_CPU": cpu, "ATEN_CPU_CAPABILITY": cpu, **{name: cpu.upper() for name in HELD}}
+        os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
 def arguments(parser: ArgumentParser, *, rounds: int, threads: int, use: str) -> Namespace:

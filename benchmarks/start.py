@@ -6,8 +6,8 @@
 Start-up counts: importing, loading, reading, translating, writing. Everybody translates the same lines with the same
 weights, in turn, and may use all cores. One line shows the start alone. Peak memory is that of the process, as the
 system counts it at its end. Without --model the weights are random ones that end their sentences (see ending.py);
-8 bits may move an end by a token or two, so the words written are counted too. "qkv CTranslate2" is our program with
-`--engine ctranslate2`.
+8 bits may move an end by a token or two, so the words written are counted too. "qkv int8" is by the native engine,
+where it was built; "qkv CTranslate2" is our program with `--engine ctranslate2`. Ratios are to the script with int8.
 
 This file imports no torch: a process counts its parent's memory at birth as its own.
 """
@@ -24,8 +24,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from figures import UNIT, arguments, best, by_turns, show, spread, table, times_as_fast
+from figures import CPUS, UNIT, arguments, by_turns, hold_to, show, spread, table, times_as_fast
 
+RIVAL = "CTranslate2 int8"  # whom all are compared with
 HERE = Path(__file__).parent
 PRESETS = ("tiny", "small", "base", "big")
 FILES = ("config.json", "tokenizer.json", "model.safetensors")  # all that a model folder needs
@@ -43,7 +44,7 @@ def prepared(asked: argparse.Namespace, preset: str, folder: Path) -> None:
 def commands(folder: Path, source: Path, out: Path, beam: int, threads: int) -> dict[str, list[str]]:
     """What each contestant is called by."""
     engines = {"lean": "float32", "int8": "int8", "ctranslate2": "CTranslate2"}
-    if not (folder / "int8.safetensors").exists():
+    if not any((folder / name).exists() for name in ("int8.qkv", "int8.safetensors")):
         del engines["int8"]
     ours = [sys.executable, "-m", "qkv", "translate", str(source), "-o", str(out), "--model", str(folder)]
     found = {f"qkv {said}": [*ours, "--beam", str(beam), "--engine", engine] for engine, said in engines.items()}
@@ -79,10 +80,9 @@ def race(folder: Path, lines: int, beam: int, asked: argparse.Namespace) -> list
         words[name] = sum(len(line.split()) for line in written)
         runs[name] = partial(run, command, asked.threads, peaks[name])
     seconds = by_turns(runs, asked.rounds)
-    rival = best(seconds, [name for name in seconds if name.startswith("CTranslate2")])
     return [
         {"lines": len(texts), "beam": beam, "who": name, "seconds": median(seconds[name]), "words": words[name],
-         "spread": spread(seconds[name]), "as_fast": times_as_fast(seconds[name], seconds[rival]),
+         "spread": spread(seconds[name]), "as_fast": times_as_fast(seconds[name], seconds[RIVAL]),
          "peak_mb": max(peaks[name])}
         for name in seconds
     ]  # fmt: skip
@@ -95,15 +95,16 @@ def measure(asked: argparse.Namespace) -> list[dict[str, Any]]:
             prepared(asked, preset, Path(folder))
             races = [race(Path(folder), lines, beam, asked) for beam in asked.beam for lines in asked.lines]
             rows = [row for rows in races for row in rows]
-        found.append({"model": preset, "threads": asked.threads, "rounds": asked.rounds, "rows": rows})
+        found.append({"model": preset, "threads": asked.threads, "rounds": asked.rounds, "rows": rows,
+                      "held": f", all held to {asked.cpu}" * bool(asked.cpu)})  # fmt: skip
     return found
 
 
 def tell(found: list[dict[str, Any]]) -> None:
-    head = ["lines", "beam", "who", "seconds", "spread", "to CTranslate2", "peak memory", "words written"]
+    head = ["lines", "beam", "who", "seconds", "spread", "to CTranslate2 int8", "peak memory", "words written"]
     for model in found:
         print(f"\n### {model['model']}, from process start to last line\n")
-        print(f"{model['threads']} cores, {model['rounds']} rounds\n")
+        print(f"{model['threads']} cores, {model['rounds']} rounds{model['held']}\n")
         rows = [
             [f"{row['lines']:,}", str(row["beam"]), row["who"], f"{row['seconds']:.2f}", f"{row['spread']:.0%}",
              f"{row['as_fast']:.2f}x", f"{row['peak_mb']:,.0f} MB", f"{row['words']:,}"]
@@ -119,7 +120,9 @@ def main() -> None:
     parser.add_argument("--text", type=Path, help="a file of source sentences; Multi30k's if none")
     parser.add_argument("--lines", type=int, nargs="+", default=[1, 1000])
     parser.add_argument("--beam", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--cpu", choices=CPUS, default="", help="instructions that all are held to; the newest if none")
     asked = arguments(parser, rounds=3, threads=os.cpu_count() or 1, use="of each program")
+    hold_to(asked.cpu)
     if not find_spec("ctranslate2"):
         raise SystemExit("there is nothing to compare with: run pip install ctranslate2")
     show(measure(asked), tell, as_json=asked.json)

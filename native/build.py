@@ -18,8 +18,8 @@ FLAGS = "-std=c++17 -O3 -fPIC -fvisibility=hidden -fno-math-errno -ffp-contract=
 FLAGS += " -Wno-uninitialized -Wno-maybe-uninitialized"  # which gcc 12 says of its own header
 PATHS = {
     "plain": "",
-    "avx2": "-mavx2 -mfma",
-    "avx512": "-mavx2 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mprefer-vector-width=512",
+    "avx2": "-mavx2 -mfma -mf16c",
+    "avx512": "-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mprefer-vector-width=512",
 }
 
 
@@ -36,7 +36,7 @@ def build(out: Path = OUT, *more: str) -> None:
     begin = [compiler(), *FLAGS.split(), *more]
     paths = PATHS if platform.machine().lower() in ("x86_64", "amd64") else {"plain": ""}
     parts = {name: [f"-DPATH={name}", *flags.split(), str(HERE / "path.cpp")] for name, flags in paths.items()}
-    parts |= {name: [str(HERE / f"{name}.cpp")] for name in ("file", "search", "engine")}
+    parts |= {path.stem: [str(path)] for path in HERE.glob("*.cpp") if path.stem != "path"}
     with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = {name: str(Path(place) / f"{name}.o") for name in parts}
         list(pool.map(lambda name: run([*begin, "-c", *parts[name], "-o", objects[name]]), parts))

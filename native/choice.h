@@ -36,19 +36,20 @@ static void to_log_p(Best &b) {
     const V most = load(b.most);
     const float top = largest(most), rest = __builtin_logf(sum(load(b.sum) * exp(most - top)));
     for (int i = 0; i < b.found; i++) b.values[i] = b.values[i] - top - rest;
-    b.end = b.end - top - rest;
+    b.seen = b.seen - top - rest;
 }
 
 static void choose(const Model &, int N, const Scratch &s, const Choice &choice, Best *best) {
     const int width = choice.every ? choice.product->out : COLUMNS;
     for (int n = 0; n < N && !choice.every; n++) {
-        best[n].found = 0, best[n].end = NONE;
+        best[n].found = 0, best[n].seen = NONE;
         for (int i = 0; i < LANES; i++) best[n].most[i] = -1e30f, best[n].sum[i] = 0;
     }
     // What is never written, what a row may not use, and what fills up the last columns.
     const auto hide = [&](const Best &b, float *row, int first, int end) {
         for (int i = 0; i < choice.never_count; i++)
             if (choice.never[i] >= first && choice.never[i] < end) row[choice.never[i] - first] = NONE;
+        if (b.hidden >= first && b.hidden < end) row[b.hidden - first] = NONE;
         for (int i = first; b.may && i < end && i < choice.words; i++)
             if (!b.may[i]) row[i - first] = NONE;
         for (int i = choice.words > first ? choice.words : first; i < end; i++) row[i - first] = NONE;
@@ -59,8 +60,8 @@ static void choose(const Model &, int N, const Scratch &s, const Choice &choice,
                 for (int n = 0; n < N && !choice.every; n++) {
                     float *row = choice.logits + at(n, COLUMNS);
                     hide(best[n], row, first, first + COLUMNS);
-                    if (choice.watched >= first && choice.watched < first + COLUMNS)
-                        best[n].end = row[choice.watched - first];
+                    const int watched = best[n].watched - first;
+                    if (watched >= 0 && watched < COLUMNS) best[n].seen = row[watched];
                     scan(best[n], row, first, choice.ids);
                 }
             });

@@ -62,6 +62,12 @@ static void look_back(const Model &m, const float *q, int T, F place, float *sco
         });
 }
 
+// The weights (H, T rounded up) that look_back has left -> (H, T)
+static void keep_weights(const Model &m, const float *scores, int T, float *out) {
+    const int padded = (T + LANES - 1) / LANES * LANES;
+    for (int head = 0; head < m.H; head++) memcpy(out + at(head, T), scores + at(head, padded), sizeof(float) * T);
+}
+
 // All rows of a step through all blocks; first they leave their keys and values, then they look: rows of one prompt see
 // those before them.
 static void write(const Model &m, const Step &step, const Scratch &s) {
@@ -88,8 +94,10 @@ static void write(const Model &m, const Step &step, const Scratch &s) {
                     const float *from = step.memory[n] + static_cast<size_t>(i) * step.memory_strides[n];
                     look_back(m, s.wide + at(n, A), step.memory_lengths[n], [&](int t) { return from + at(t, 2 * A); },
                               s.scores, s.h + at(n, A));
+                    if (i == step.watched) keep_weights(m, s.scores, step.memory_lengths[n], step.weights[n]);
                 }
             });
+        if (i == step.watched) return;
         feed_forward(m, l, N, s);
     }
     if (m.is_pre) normalise(m, stack.last, s.x, N, s.x);

@@ -11,8 +11,8 @@
 // and of a model that writes:
 //   vocabulary
 //
-// A norm is gain (D), bias (D). A product in float32 is weights (out / 64, in, 64), bias (out); in 8 bits values
-// (out / 64, in / 4, 64, 4), scale (out), bias (out), sums (out), inverse (in). The sizes say where each array stands,
+// A norm is gain (D), bias (D). A product in float32 or float16 is weights (out / 64, in, 64), bias (out); in 8 bits
+// values (out / 64, in / 4, 64, 4), scale (out), bias (out), sums (out), inverse (in). All but weights is float32. The sizes say where each array stands,
 // and the last one must end where the file does; nothing in a file is an offset or a pointer.
 #include "file.h"
 
@@ -34,7 +34,7 @@ enum Flags : uint32_t { PRE = 1, NORM_INPUTS = 2, CAUSAL = 4, WRITES = 8, ONE_TA
 
 struct Header {
     char magic[8];
-    uint32_t version, bits;   // bits of a weight: 8 or 32
+    uint32_t version, bits;   // bits of a weight: 8, 16 or 32
     uint64_t size, checksum;  // of the file; of all that stands behind this number
     uint32_t d_model, heads, head_width, inner, layers, vocab, places, segments, activation, flags;
     float eps;
@@ -76,14 +76,15 @@ public:
         found.gain = take<float>(width), found.bias = take<float>(width);
         return found;
     }
-    Linear linear(int out, int in, bool in_bytes) {
+    Linear linear(int out, int in, uint32_t bits) {
         Linear found;
         found.in = in, found.out = out;
         const size_t cells = static_cast<size_t>((out + 63) / 64 * 64) * in;
-        if (in_bytes) found.values = take<int8_t>(cells), found.scale = take<float>(out);
-        else found.weights = take<float>(cells);
+        if (bits == 8) found.values = take<int8_t>(cells), found.scale = take<float>(out);
+        if (bits == 16) found.halves = take<uint16_t>(cells);
+        if (bits == 32) found.weights = take<float>(cells);
         found.bias = take<float>(out);
-        if (in_bytes) found.sums = take<int32_t>(out), found.inverse = take<float>(in);
+        if (bits == 8) found.sums = take<int32_t>(out), found.inverse = take<float>(in);
         return found;
     }
     bool at_end() const { return place == map.size; }
@@ -108,7 +109,8 @@ void check(const Header &h, const Map &map) {
     if (h.size != map.size) throw Error("it has " + text(map.size) + " bytes and should have " + text(h.size));
     if (map.size % 8 != 0) throw Error("its size is no multiple of 8");
     if (h.checksum != checksum(map.data + CHECKED_FROM, map.size - CHECKED_FROM)) throw Error("its checksum is wrong");
-    if (h.bits != 8 && h.bits != 32) throw Error("its weights have " + std::to_string(h.bits) + " bits, not 8 or 32");
+    if (h.bits != 8 && h.bits != 16 && h.bits != 32)
+        throw Error("its weights have " + std::to_string(h.bits) + " bits, not 8, 16 or 32");
     at_most("d_model", h.d_model, 1, 65520);
     at_most("heads", h.heads, 1, 1024);
     at_most("head_width", h.head_width, 1, 65520);
@@ -128,18 +130,18 @@ void check(const Header &h, const Map &map) {
 }
 
 // The norms and blocks of a stack.
-void take_stack(Cursor &cursor, const Model &m, Stack &stack, std::vector<Layer> &layers, uint32_t count, bool in_bytes,
+void take_stack(Cursor &cursor, const Model &m, Stack &stack, std::vector<Layer> &layers, uint32_t count, uint32_t bits,
                 bool has_memory) {
     const int D = m.D, A = m.attention_width(), F = m.F;
     if (m.norm_inputs) stack.first = cursor.norm(D);
     for (uint32_t i = 0; i < count; i++) {
         Layer l;
-        l.qkv = cursor.linear(3 * A, D, in_bytes), l.output = cursor.linear(D, A, in_bytes), l.norm = cursor.norm(D);
+        l.qkv = cursor.linear(3 * A, D, bits), l.output = cursor.linear(D, A, bits), l.norm = cursor.norm(D);
         if (has_memory) {
-            l.memory_query = cursor.linear(A, D, in_bytes), l.memory_output = cursor.linear(D, A, in_bytes);
+            l.memory_query = cursor.linear(A, D, bits), l.memory_output = cursor.linear(D, A, bits);
             l.memory_norm = cursor.norm(D);
         }
-        l.expand = cursor.linear(F, D, in_bytes), l.contract = cursor.linear(D, F, in_bytes);
+        l.expand = cursor.linear(F, D, bits), l.contract = cursor.linear(D, F, bits);
         l.feed_forward_norm = cursor.norm(D);
         layers.push_back(l);
     }
@@ -181,21 +183,21 @@ std::unique_ptr<Opened> open_file(const std::string &path) {
     m.activation = static_cast<Activation>(h.activation);
     m.is_pre = h.flags & PRE, m.norm_inputs = h.flags & NORM_INPUTS, m.is_causal = h.flags & CAUSAL;
     m.eps = h.eps;
+    opened->bits = static_cast<int32_t>(h.bits);
 
     Cursor cursor(*opened->map, sizeof(Header));
-    const bool in_bytes = h.bits == 8;
     m.reader.tokens = cursor.take<float>(static_cast<size_t>(m.vocab) * m.D);
     m.reader.positions = cursor.take<float>(static_cast<size_t>(m.places) * m.D);
     m.segment_table = cursor.take<float>(static_cast<size_t>(m.segments) * m.D);
-    take_stack(cursor, m, m.reader, opened->reader, h.layers, in_bytes, false);
+    take_stack(cursor, m, m.reader, opened->reader, h.layers, h.bits, false);
     if (h.decoder_layers) {
         const bool is_one = h.flags & ONE_TABLE;
         m.decoder.tokens = is_one ? m.reader.tokens : cursor.take<float>(static_cast<size_t>(m.vocab) * m.D);
         m.decoder.positions = cursor.take<float>(static_cast<size_t>(m.places) * m.D);
-        take_stack(cursor, m, m.decoder, opened->decoder, h.decoder_layers, in_bytes, true);
-        m.memory = cursor.linear(m.decoder.count * 2 * m.attention_width(), m.D, in_bytes);
+        take_stack(cursor, m, m.decoder, opened->decoder, h.decoder_layers, h.bits, true);
+        m.memory = cursor.linear(m.decoder.count * 2 * m.attention_width(), m.D, h.bits);
     }
-    if (h.flags & WRITES) m.vocabulary = cursor.linear(padded(h.vocab), m.D, in_bytes);
+    if (h.flags & WRITES) m.vocabulary = cursor.linear(padded(h.vocab), m.D, h.bits);
     if (!cursor.at_end()) throw Error("it is longer than its sizes say");
     return opened;
 }

@@ -26,6 +26,7 @@ struct Opened {
     std::unique_ptr<Map> map;
     std::vector<Layer> reader, decoder;
     Model model;
+    int32_t bits = 0;  // of a weight
 };
 
 std::unique_ptr<Opened> open_file(const std::string &path);

@@ -11,11 +11,12 @@ namespace qkv {
 
 enum class Activation : uint32_t { relu, gelu, gelu_tanh, swish };
 
-// x W^T + b. In 8 bits: W is near scale * values, and x is divided by `smooth` before it is rounded (here: multiplied
+// x W^T + b, in one of three forms. In 8 bits: W is near scale * values, and x is divided by `smooth` before it is rounded (here: multiplied
 // by its inverse), as it has multiplied W. `sums` are 128 times the sum of each row of values: see products.h.
 struct Linear {
     int in = 0, out = 0;             // both multiples of 16
     const float *weights = nullptr;  // float32: (out / 64, in, 64)
+    const uint16_t *halves = nullptr;  // float16: the same
     const int8_t *values = nullptr;  // 8 bits: (out / 64, in / 4, 64, 4)
     const float *scale = nullptr;    // (out)
     const float *bias = nullptr;     // (out)
@@ -87,6 +88,8 @@ struct Step {
     const float *const *memory = nullptr;     // (rows): k and v (S, 2 A) of the row's source, for the first layer,
     const size_t *memory_strides = nullptr;   // (rows): so many floats before those of the next
     const int32_t *memory_lengths = nullptr;  // (rows): S
+    int watched = -1;                  // a layer: the step ends with its look at the source,
+    float *const *weights = nullptr;   // (rows) whose weights (H, S) go here
 };
 
 // What may follow a row, and the best of it. log p = logit - log sum e^logit, over all tokens but `never`; the tokens
@@ -98,7 +101,9 @@ struct Best {
     const int32_t *banned = nullptr;      // (banned_count)
     int banned_count = 0;
     const uint8_t *may = nullptr;         // (words): which of a shortlist the row may use; null: all
-    float end = 0;                        // log p of the token `watched`
+    int32_t hidden = -1;                  // a column that may not follow yet, and does not count
+    int32_t watched = 0;                  // a column,
+    float seen = 0;                       // and its log p, banned or not
     alignas(64) float most[16], sum[16];  // inside: of each lane, the largest logit, and the sum of e^(logit - that)
 };
 
@@ -109,7 +114,6 @@ struct Choice {
     const int32_t *ids = nullptr;     // (words): the token of each column, rising; null: its number
     const int32_t *never = nullptr;   // (never_count): columns of tokens that no text holds
     int never_count = 0;
-    int32_t watched = 0;      // a column
     float *logits = nullptr;  // (rows, 64): inside; or with `every` (rows, words rounded up), which is what is wanted then
     bool every = false;
 };

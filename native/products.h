@@ -1,4 +1,4 @@
-// x W^T + b for the rows of a group, in float32 or in 8 bits with sums in 32.
+// x W^T + b for the rows of a group: in 8 bits, in float16 or in float32, with sums in 32 bits.
 #pragma once
 #include <cstring>
 #include "model.h"
@@ -174,29 +174,32 @@ static void product_in_bytes(const Linear &l, const float *x, int N, const Scrat
     }
 }
 
-// -- float32 ----------------------------------------------------------------------------------------------------------
+// -- float32 and float16 ----------------------------------------------------------------------------------------------
+// Weights of 16 bits become floats as they are read; all else is the same.
 
-template <int M> static void tile(const float *w, const float *x, int in, float *out) {
+template <int M, class W> static void tile(const W *w, const float *x, int in, float *out) {
     constexpr int WIDTH = LANES < 16 ? 2 : 4;  // vectors of columns at a time
     for (int n = 0; n < COLUMNS; n += WIDTH * LANES) {
         V sums[M][WIDTH] = {};
-        for (int k = 0; k < in; k++)
+        for (int k = 0; k < in; k++) {
+            V ws[WIDTH];
+            for (int p = 0; p < WIDTH; p++) ws[p] = load(w + at(k, COLUMNS) + n + p * LANES);
             for (int m = 0; m < M; m++)
-                for (int p = 0; p < WIDTH; p++)
-                    sums[m][p] += x[at(m, in) + k] * load(w + at(k, COLUMNS) + n + p * LANES);
+                for (int p = 0; p < WIDTH; p++) sums[m][p] += x[at(m, in) + k] * ws[p];
+        }
         for (int m = 0; m < M; m++)
             for (int p = 0; p < WIDTH; p++) store(out + m * COLUMNS + n + p * LANES, sums[m][p]);
     }
 }
 
-template <class F, class G>
-static void product_in_floats(const Linear &l, const float *x, int N, F done, G all_done) {
+template <class W, class F, class G>
+static void product_in_floats(const Linear &l, const W *weights, const float *x, int N, F done, G all_done) {
     for (int first = 0; first < l.out; first += COLUMNS) {
         for (int row = 0; row < N; row += TILE) {
             const int rows = N - row < TILE ? N - row : TILE;
             alignas(64) float sums[TILE * COLUMNS];
             with_rows<TILE>(rows, [&](auto m) {
-                tile<decltype(m)::count>(l.weights + at(first, l.in), x + at(row, l.in), l.in, sums);
+                tile<decltype(m)::count>(weights + at(first, l.in), x + at(row, l.in), l.in, sums);
             });
             for (int m = 0; m < rows; m++)
                 for (int column = first; column < l.out && column < first + COLUMNS; column += LANES)
@@ -209,7 +212,8 @@ static void product_in_floats(const Linear &l, const float *x, int N, F done, G 
 template <class F, class G>
 static void product(const Linear &l, const float *x, int N, const Scratch &s, F done, G all_done) {
     if (l.values) product_in_bytes(l, x, N, s, done, all_done);
-    else product_in_floats(l, x, N, done, all_done);
+    else if (l.halves) product_in_floats(l, l.halves, x, N, done, all_done);
+    else product_in_floats(l, l.weights, x, N, done, all_done);
 }
 
 template <class F> static void product(const Linear &l, const float *x, int N, const Scratch &s, F done) {

@@ -37,10 +37,9 @@ private:
         const size_t in = static_cast<size_t>(whole.in), out = (ids.size() + 15) / 16 * 16, cells = (out + 63) / 64 * 64 * in;
         product.out = static_cast<int>(out);
         product.bias = rows(whole.bias, out);
-        if (!whole.values) {
-            product.weights = cells_of(whole.weights, cells, in, 1);
-            return;
-        }
+        if (whole.weights) product.weights = cells_of(whole.weights, cells, in, 1);
+        if (whole.halves) product.halves = cells_of(whole.halves, cells, in, 1);
+        if (!whole.values) return;
         product.values = cells_of(whole.values, cells, in, 4);
         product.scale = rows(whole.scale, out), product.sums = rows(whole.sums, out);
     }

@@ -24,6 +24,19 @@ typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_a
 
 INLINE size_t at(int row, int width) { return static_cast<size_t>(row) * static_cast<size_t>(width); }
 INLINE V load(const float *p) { return *reinterpret_cast<const Unaligned *>(p); }
+#if defined(__AVX512F__)  // from float16
+INLINE V load(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p))); }
+#elif defined(__AVX2__)
+INLINE V load(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))); }
+#else
+// A float's exponent counts from 127, a half's from 15: what is moved to its place is 2^112 times too small.
+INLINE V load(const uint16_t *p) {
+    I half;
+    for (int i = 0; i < LANES; i++) half[i] = p[i];
+    const V size = reinterpret_cast<V>((half & 0x7fff) << 13) * 0x1p112f;
+    return reinterpret_cast<V>(reinterpret_cast<I>(size) | (half & 0x8000) << 16);
+}
+#endif
 INLINE void store(float *p, V v) { *reinterpret_cast<Unaligned *>(p) = v; }
 INLINE V all(float x) { return x - V{}; }
 INLINE V size_of(V x) { return reinterpret_cast<V>(reinterpret_cast<I>(x) & 0x7fffffff); }

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.decoding import beam_search, length_penalty
+from qkv.decoding import Plain, Search, beam_search, length_penalty
 from qkv.decoding.greedy import greedy
 from qkv.models import Transformer
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
@@ -55,6 +55,20 @@ def test_a_wide_beam_finds_everything(make_model: Make, seed: int, alpha: float)
         assert hypothesis.log_probability == pytest.approx(every[row], abs=1e-4)
         assert hypothesis.score == pytest.approx(every[row] / length_penalty(len(row) + 1, alpha), abs=1e-4)
         assert hypothesis.ended == (len(row) < limit - 1)
+
+
+def test_a_wide_beam_finds_everything_that_begins_as_it_is_told(make_model: Make) -> None:
+    """9 + 3 + 1 of the 40 begin with 6; no rule takes a given word away, and a limit does."""
+    model, source, limit = make_model(7), [4, 6, 5, EOS], 4
+    every = {row: total for row, total in everything(model, source, limit).items() if row[:1] == (6,)}
+    (found,) = beam_search(model, torch.tensor([source]), [limit], beam=40, alpha=0.0, prefix=[6])
+    assert [tuple(h.tokens) for h in found] == sorted(every, key=lambda row: -every[row])
+    assert [h.log_probability for h in found] == pytest.approx(sorted(every.values(), reverse=True), abs=1e-4)
+    engine, how = Plain(model), {"prefix": (6, 6, 5), "no_repeat": 1}
+    for search in (Search(beam=1, **how), Search(beam=2, **how), Search(sampling=True, beam=1, n_best=2, **how)):
+        texts = [[h.tokens for h in some] for some in engine.decode([source[:-1]] * 2, [9, 3], search)]
+        assert all(text[:3] == [6, 6, 5] for text in texts[0])
+        assert all(text == [6, 6] for text in texts[1])
 
 
 def test_a_narrow_beam_finds_nothing_better_than_everything(make_model: Make) -> None:

@@ -223,6 +223,7 @@ class TestSearch:
             ({"sampling": True, "top_p": 2.0}, "up to 1"),
             ({"sampling": True, "top_k": -2}, "top_k of 0"),
             ({"no_repeat": -1}, "no_repeat must be a number of tokens"),
+            ({"prefix": [7, EOS]}, r"prefix=\(7, 2\) holds a token that stands for no word; give the tokens of a text"),
             ({"beems": 4}, "unknown key 'beems'; did you mean 'beam'"),
         ],
     )

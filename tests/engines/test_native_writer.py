@@ -1,5 +1,6 @@
 """The native searches: in float32 those of `decoding`, token for token; in 8 bits the same whatever stands beside."""
 
+import math
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,62 +11,33 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from kit import refused, some_rows, stirred, tiny_model
-from qkv.decoding import Hypothesis, Plain, Search
+from kit import refused, some_rows
+from native_engine import FORMS, PATHS, POSITIONS, WORDS, engine, halved, model, same, tokens
+from qkv.decoding import Plain, Search
 from qkv.engines import in_words
-from qkv.engines.lean import Lean
-from qkv.engines.native.file import ACTIVATIONS, write
-from qkv.engines.native.library import HELD, Native, NativeFound, is_built
-from qkv.engines.native.writer import NativeWriter
+from qkv.engines.lean import Lean, lean_writer
+from qkv.engines.native.asked import NativeFound
+from qkv.engines.native.file import ACTIVATIONS
+from qkv.engines.native.library import is_built
 from qkv.engines.quantize import tokens_agree
 from qkv.models import Transformer
 from qkv.text.tokenizer import EOS
 
 pytestmark = pytest.mark.skipif(not is_built(), reason="the native engine is not built")
-PATHS = ["avx512", "avx2", "plain"]  # a processor that has not the first takes the next
-FORMS = ["transformer", "gpt2"]
-POSITIONS = ["sinusoidal", "learned", "learned(length=36, offset=2)", "none"]
-WORDS = 90
-
-
-def model(name: str = "transformer", **given: Any) -> Any:
-    sizes = {"layers": 2, "encoder_layers": 2, "decoder_layers": 2, "n_heads": 4, "max_length": 40}
-    return stirred(tiny_model(name, **(sizes | {"vocab_size": WORDS} | given)), 0.2).eval()
-
-
-def engine(place: Path, plain: Any, bits: int = 32, held: str = "") -> NativeWriter:
-    write(place / "model.qkv", plain, bits=bits)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(HELD, held)
-        return NativeWriter(plain, Native(place / "model.qkv"))
-
-
-def tokens(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
-    return [[one.tokens for one in some] for some in found]
-
-
-def same(ours: list[list[Hypothesis]], exact: list[list[Hypothesis]]) -> None:
-    """Token for token, and near in score; texts of the same score, to the last bits of it, may come in any order."""
-    for some, others in zip(ours, exact, strict=True):
-        for one, other in zip(some, others, strict=True):
-            assert one.tokens == other.tokens or one.score == pytest.approx(other.score, rel=2e-6, abs=1e-5)
-            assert one.ended == other.ended
-            assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4 * (1 + len(one.tokens)))
-            assert one.score == pytest.approx(other.score, rel=1e-4, abs=1e-3)
-
-
 # -- float32 -----------------------------------------------------------------------------------------------------------
 
+at_least, prefix = st.integers(0, 9), st.lists(st.integers(4, 11), max_size=4)
 searches = st.one_of(
     st.builds(
         lambda beam, n, **more: Search(beam=beam, n_best=min(beam, n), **more),
         beam=st.integers(1, 7), n=st.integers(1, 7), alpha=st.sampled_from([-1.0, 0.0, 0.6, 1.0]),
-        no_repeat=st.integers(0, 3), ends=st.sampled_from(["forced", "cut", "never"]),
+        no_repeat=st.integers(0, 3), ends=st.sampled_from(["forced", "cut", "never"]), at_least=at_least, prefix=prefix,
     ),
     st.builds(
         Search, beam=st.just(1), sampling=st.just(True), n_best=st.integers(1, 3), seed=st.integers(0, 9),
         temperature=st.sampled_from([0.2, 1.0, 2.0]), top_k=st.sampled_from([0, 1, 5]),
         top_p=st.sampled_from([0.5, 0.9, 1.0]), no_repeat=st.integers(0, 2), ends=st.sampled_from(["forced", "cut"]),
+        at_least=at_least, prefix=prefix,
     ),
 )  # fmt: skip
 
@@ -110,27 +82,28 @@ def test_a_trained_model_translates_the_same(
     assert tokens_agree([some[0].tokens for some in found], [some[0].tokens for some in exact]) > 0.9
 
 
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("held", PATHS)
+def test_sixteen_bits_find_what_rounded_weights_find(name: str, held: str, tmp_path: Path) -> None:
+    plain, rows = model(name, d_model=48), some_rows(20, 1, range(4, WORDS))
+    exact = Lean(plain, lean_writer(plain, halved, eager=math.inf))
+    for how in (Search(beam=1), Search(beam=4, n_best=4)):
+        same(engine(tmp_path, plain, 16, held).decode(rows, [9] * 20, how), exact.decode(rows, [9] * 20, how))
+
+
+@refused({"large": r"a weight of decoder\.0\.expand is 70000, and 16 bits hold at most 65,504; use 32 bits"})
+def test_a_weight_that_has_no_sixteen_bits_is_refused(wrong: str, tmp_path: Path) -> None:
+    plain = model("gpt2")
+    plain.decoder.blocks[0].feed_forward.expand.weight.data[3, 5] = 70_000
+    engine(tmp_path, plain, 16)
+
+
 def test_a_text_that_may_not_go_on(tmp_path: Path) -> None:
     """Every word is banned at last, and an end there is not: greedy goes on with what is no word, a beam is empty."""
     plain = model(vocab_size=8)
     for how in (Search(beam=1, no_repeat=1, ends="never"), Search(beam=3, no_repeat=1, ends="never")):
         exact, found = (each.decode([[5, 6]], [12], how) for each in (Plain(plain), engine(tmp_path, plain)))
         assert tokens(found) == tokens(exact)
-
-
-def test_another_engine_does_the_rest(tmp_path: Path) -> None:
-    """A text that outgrows its context, and one that is written piece by piece."""
-    plain, opened = model("gpt2"), list[Plain]()
-    write(tmp_path / "model.qkv", plain, bits=32)
-    ours = NativeWriter(plain, Native(tmp_path / "model.qkv"), lambda: opened.append(Plain(plain)) or opened[-1])  # type: ignore[func-returns-value]
-    how, prompts = Search(beam=1, ends="never"), [[5, 6, 7], [8]]
-    same(ours.decode(prompts, [30, 38], how), Plain(plain).decode(prompts, [30, 38], how))
-    assert not opened
-    same(ours.decode(prompts, [60, 9], how), Plain(plain).decode(prompts, [60, 9], how))
-    streamed = [step.tokens.tolist() for step in ours.stream(prompts, [5, 5], how)]  # 5 times (2,)
-    whole = [some[0].tokens for some in ours.decode(prompts, [5, 5], how)]
-    assert [list(row) for row in zip(*streamed, strict=True)] == whole
-    assert len(opened) == 1
 
 
 def test_engines_say_how_they_compute(tmp_path: Path) -> None:
@@ -201,8 +174,10 @@ ASKED: dict[str, tuple[Any, str]] = {
     "too far": (([[5]], [41], {}), "it has 1 tokens and may go on for 41, and the model has 40 places"),
     "no limit": (([[5]], [0], {}), "a text may have 0 tokens, which is no limit"),
     "no beam": (([[5]], [4], {"beam": 0}), "there is no such search"),
+    "a word to begin with": (([[5]], [4], {"prefix": [5, WORDS]}), f"token {WORDS} is none of the"),
+    "less than nothing": (([[5]], [4], {"at_least": -1}), "there is no such search"),
     "another end": (([[5]], [4], {"ends": 3}), "there is no such search"),
-    "no numbers": (([[5]], [4], {"samples": 2}), r"numbers \(0,\) are not \(1, 2, 4\)"),
+    "no numbers": (([[5]], [4], {"samples": 2}), r"numbers \(\) are not \(1, 2, 4\)"),
 }
 
 

@@ -101,12 +101,13 @@ def native(model: Transformer, place: Path, bits: int) -> NativeWriter:
     return NativeWriter(model, Native(place / "model.qkv"))
 
 
-@pytest.fixture(params=["lean", "int8", "native"])
+@pytest.fixture(params=["lean", "int8", "native", "native16"])
 def engine(
     request: pytest.FixtureRequest, model: Transformer, given_ids: list[list[int]], tmp_path: Path
 ) -> Lean | NativeWriter:
-    if request.param == "native":
-        return native(model, tmp_path, 8) if is_built() else pytest.skip("the native engine is not built")
+    if request.param.startswith("native"):
+        bits = int(request.param.removeprefix("native") or 8)
+        return native(model, tmp_path, bits) if is_built() else pytest.skip("the native engine is not built")
     return Lean(model) if request.param == "lean" else int8_engine(model, quantize(model, given_ids))
 
 
@@ -118,6 +119,7 @@ def test_searches_find_what_masked_logits_of_the_whole_vocabulary_give(
     lists, frequent = random_lists(seed), [5, 9]
     exact = native(model, tmp_path, 32) if is_native else Lean(model)
     short, plain = shortlisted(exact, shortlist(frequent, lists)), Masked(model, frequent, lists)
+    with_given = Masked(model, [*frequent, 11, 6], lists)  # what a text begins with is a word that it may use
     src, limits = padded(given_ids), longest_targets(given_ids, model.config.max_length)
     for one, other in (
         ([some[0] for some in short.decode(given_ids, limits, Search(beam=1))], greedy(plain, src, limits)),
@@ -125,6 +127,8 @@ def test_searches_find_what_masked_logits_of_the_whole_vocabulary_give(
          [some[0] for some in beam_search(plain, src, limits, beam=4, alpha=1.0)]),
         ([some[0] for some in short.decode(given_ids, limits, Search(beam=4, no_repeat=2))],
          [some[0] for some in beam_search(plain, src, limits, beam=4, alpha=1.0, no_repeat=2)]),
+        ([some[0] for some in short.decode(given_ids, limits, Search(beam=4, prefix=(11, 6, 11)))],
+         [some[0] for some in beam_search(with_given, src, limits, beam=4, alpha=1.0, prefix=[11, 6, 11])]),
     ):  # fmt: skip
         assert [h.tokens for h in one] == [h.tokens for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)

@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
 
 from qkv import manifest
-from qkv.attention import Soft, recording
 from qkv.config import from_tree
 from qkv.data import RowsInMemory
 from qkv.decoding.lexicon import Lexicon, crossed
-from qkv.decoding.plain import padded
 from qkv.decoding.searcher import CELLS, by_length
 from qkv.decoding.translator import Translator
 from qkv.errors import InputError
@@ -26,6 +24,19 @@ ROUNDS = 5  # of expectation and maximisation, as in Brown et al. 1993
 Links = list[tuple[int, int]]  # (source word, target word), counted from 0
 Words = list[list[int]]  # the token ids of each word
 OVER_SOURCE = "memory_attention"  # what models call it
+Weights = NDArray[np.float32]
+
+
+@runtime_checkable
+class Looks(Protocol):
+    """An engine that knows itself where its decoder looks."""
+
+    @property
+    def memory_layers(self) -> int:
+        """Layers of the decoder that attend to the source."""
+
+    def attention(self, sources: list[list[int]], targets: list[list[int]], layer: int) -> list[Weights]:
+        """By each head of a layer, counted from 0: (H, T + 1, S + 1) for each pair of ids, whose ends count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +69,12 @@ def align(
     return [strongest(weights, threshold) for weights in word_attention(translator, sources, targets, chosen)]
 
 
-def strongest(weights: Tensor, threshold: float = 0.0) -> Links:
+def strongest(weights: Weights, threshold: float = 0.0) -> Links:
     """Attention between words (T, S) -> the best source word of each target word."""
-    if not weights.numel():
+    if not weights.size:
         return []
-    best, where = weights.max(dim=1)
-    found = zip(where.tolist(), range(len(where)), best.tolist(), strict=True)
-    return sorted((s, t) for s, t, weight in found if weight >= threshold)
+    found = zip(weights.argmax(axis=1).tolist(), range(len(weights)), weights.max(axis=1).tolist(), strict=True)
+    return sorted((s, t) for s, t, weight in found if weight >= threshold and weight)
 
 
 def words_of(translator: Translator, texts: Sequence[str]) -> list[Words]:
@@ -74,16 +84,15 @@ def words_of(translator: Translator, texts: Sequence[str]) -> list[Words]:
 
 def word_attention(
     translator: Translator, sources: list[Words], targets: list[Words], readout: Readout
-) -> list[Tensor]:
+) -> list[Weights]:
     """How much of each target word's attention goes to each source word, (T, S) for each pair."""
     both = both_readings(translator, sources, targets, [check_layer(translator, readout.layer)])
     return [one[int(readout.shift), 0] for one in both]
 
 
-@torch.inference_mode()
 def both_readings(
     translator: Translator, sources: list[Words], targets: list[Words], layers: list[int]
-) -> list[Tensor]:
+) -> list[Weights]:
     """For each pair (2, layers, T, S) between words: the rows that predict a word, and the rows that read it."""
     src, tgt = ([list(chain.from_iterable(words)) for words in side] for side in (sources, targets))
     longest = translator.model.config.max_length
@@ -93,31 +102,54 @@ def both_readings(
             raise InputError(
                 f"the sentence {begins!r}... has {len(ids) + 1} tokens, the model takes {longest}; align shorter ones"
             )
-    found = [torch.zeros(2, len(layers), len(t), len(s)) for s, t in zip(sources, targets, strict=True)]
+    found = [np.zeros((2, len(layers), len(t), len(s)), np.float32) for s, t in zip(sources, targets, strict=True)]
     work = [i for i in range(len(src)) if src[i] and tgt[i]]
-    device = next(translator.model.parameters()).device
-    for batch in by_length([max(len(src[i]), len(tgt[i])) + 1 for i in work], CELLS):
-        rows = [work[j] for j in batch]
-        inputs = padded([tgt[i] for i in rows], device).roll(1, dims=1)  # (B, T): the end makes room for <s>
-        inputs[:, 0] = BOS
-        with recording(translator.model, OVER_SOURCE) as seen:
-            translator.model(padded([src[i] for i in rows], device), inputs)
-        heads = [torch.cat(calls, dim=2).mean(dim=1) for calls in seen.calls.values()]
-        maps = torch.stack(heads)[layers].float().cpu()  # (layers, B, T, S)
-        for row, i in enumerate(rows):
-            n, sizes = len(tgt[i]), ([len(word) for word in targets[i]], [len(word) for word in sources[i]])
-            found[i] = torch.stack([merged(maps[:, row, shift : n + shift], *sizes) for shift in (0, 1)])
+    maps = attention(translator, [src[i] for i in work], [tgt[i] for i in work], layers) if work else []
+    for i, weights in zip(work, maps, strict=True):
+        n, sizes = len(tgt[i]), ([len(word) for word in targets[i]], [len(word) for word in sources[i]])
+        found[i] = np.stack([merged(weights[:, shift : n + shift], *sizes) for shift in (0, 1)])
     return found
 
 
-def merged(weights: Tensor, rows: list[int], columns: list[int]) -> Tensor:
+def attention(translator: Translator, src: list[list[int]], tgt: list[list[int]], layers: list[int]) -> list[Weights]:
+    """The mean over heads of each layer's weights, (layers, T + 1, S + 1) for each pair of ids."""
+    if not isinstance(translator.engine, Looks):
+        return model_attention(translator.model, src, tgt, layers)
+    several = [translator.engine.attention(src, tgt, layer) for layer in layers]
+    return [np.stack([weights.mean(axis=0) for weights in one]) for one in zip(*several, strict=True)]
+
+
+def model_attention(model: Any, src: list[list[int]], tgt: list[list[int]], layers: list[int]) -> list[Weights]:
+    """... of a model in torch, while it writes the targets."""
+    import torch
+
+    from qkv.attention import recording
+    from qkv.decoding.plain import padded
+
+    device, found = next(model.parameters()).device, dict[int, Weights]()
+    for batch in by_length([max(len(s), len(t)) + 1 for s, t in zip(src, tgt, strict=True)], CELLS):
+        inputs = padded([tgt[i] for i in batch], device).roll(1, dims=1)  # (B, T): the end makes room for <s>
+        inputs[:, 0] = BOS
+        with recording(model, OVER_SOURCE) as seen, torch.inference_mode():
+            model(padded([src[i] for i in batch], device), inputs)
+        heads = [torch.cat(calls, dim=2).mean(dim=1) for calls in seen.calls.values()]
+        maps = torch.stack(heads)[layers].float().cpu().numpy()  # (layers, B, T, S)
+        found |= {i: maps[:, row, : len(tgt[i]) + 1, : len(src[i]) + 1] for row, i in enumerate(batch)}
+    return [found[i] for i in range(len(src))]
+
+
+def merged(weights: Weights, rows: list[int], columns: list[int]) -> Weights:
     """Between sub-words (L, t, s) -> between words: a word looks as its parts do on average, at all of a word."""
-    by_word = [part.sum(dim=2) for part in weights[:, :, : sum(columns)].split(columns, dim=2)]  # without </s>
-    return torch.stack([part.mean(dim=1) for part in torch.stack(by_word, dim=2).split(rows, dim=1)], dim=1)
+    by_source = np.split(weights[:, :, : sum(columns)], np.cumsum(columns)[:-1], axis=2)  # without </s>
+    by_word = np.stack([part.sum(axis=2) for part in by_source], axis=2)  # (L, t, S)
+    by_target = np.split(by_word, np.cumsum(rows)[:-1], axis=1)
+    return np.stack([part.sum(axis=1) / max(1, part.shape[1]) for part in by_target], axis=1)
 
 
-def memory_layers(model: nn.Module) -> int:
+def memory_layers(model: Any) -> int:
     """How many layers of the decoder attend to the source."""
+    from qkv.attention import Soft
+
     if getattr(getattr(model, "config", None), "attention", "") == "none":
         return 0
     return sum(isinstance(part, Soft) and OVER_SOURCE in name.split(".") for name, part in model.named_modules())
@@ -125,7 +157,8 @@ def memory_layers(model: nn.Module) -> int:
 
 def count_layers(translator: Translator) -> int:
     """The same, of a model that has some."""
-    if not (count := memory_layers(translator.model)):
+    engine = translator.engine
+    if not (count := engine.memory_layers if isinstance(engine, Looks) else memory_layers(translator.model)):
         raise InputError(
             f"this {type(translator.model).__name__.lower()} model has no attention over the source, which alignments "
             "are read from; use a model with attention"
@@ -173,25 +206,25 @@ def best_layer(translator: Translator, pairs: list[tuple[str, str]]) -> Readout:
     posteriors = lexical_posteriors(words)
     layers = list(range(count_layers(translator)))
     sources, targets = (words_of(translator, [pair[side] for pair in pairs]) for side in (0, 1))
-    totals, count = torch.zeros(2, len(layers)), 0
+    totals, count = np.zeros((2, len(layers))), 0
     for weights, posterior in zip(both_readings(translator, sources, targets, layers), posteriors, strict=True):
-        if weights.numel():
-            where = weights.argmax(dim=-1)[..., None]  # (2, layers, T, 1)
-            totals += posterior.expand(weights.shape).gather(-1, where).sum(dim=(2, 3))
+        if weights.size:
+            where = weights.argmax(axis=-1)[..., None]  # (2, layers, T, 1)
+            totals += np.take_along_axis(np.broadcast_to(posterior, weights.shape), where, axis=-1).sum(axis=(2, 3))
             count += len(posterior)
     shift, layer = divmod(int(totals.argmax()), len(layers))
-    return Readout(layer=layer + 1, shift=bool(shift), agreement=round(totals.max().item() / count, 4))
+    return Readout(layer=layer + 1, shift=bool(shift), agreement=round(float(totals.max()) / count, 4))
 
 
-def lexical_posteriors(pairs: list[tuple[list[str], list[str]]]) -> list[Tensor]:
+def lexical_posteriors(pairs: list[tuple[list[str], list[str]]]) -> list[NDArray[np.float64]]:
     """p(target word j comes from source word i | pair) by IBM model 1, (T, S) for each pair: rows sum to 1."""
     words = {word: number for number, word in enumerate({word for pair in pairs for side in pair for word in side})}
     shard = RowsInMemory([[[words[word] for word in side] for side in pair] for pair in pairs]).shard(0)
     cells = crossed(shard, np.arange(len(pairs)))
     # Of the last round, what is asked for is the expectation.
     shares = Lexicon.learn(lambda: [cells], len(words), ROUNDS - 1).shares(cells)
-    several = torch.from_numpy(shares).float().split(shard.lengths.prod(axis=1).tolist())
-    return [share.view(len(target), len(source)) for share, (source, target) in zip(several, pairs, strict=True)]
+    several = np.split(shares, shard.lengths.prod(axis=1).cumsum()[:-1])
+    return [share.reshape(len(target), len(source)) for share, (source, target) in zip(several, pairs, strict=True)]
 
 
 # -- measures and files ----------------------------------------------------------------------------------------------

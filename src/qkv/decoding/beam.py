@@ -15,6 +15,7 @@ from qkv.text.tokenizer import EOS
 def beam_search(
     model: Writes, given: Tensor, limits: Sequence[int],
     *, beam: int, alpha: float = 1.0, no_repeat: int = 0, ends: Ends = "forced", at_least: int = 0,
+    prefix: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:  # fmt: skip
     """The `beam` best hypotheses found for each sentence that is given (B, S), best first.
 
@@ -22,7 +23,7 @@ def beam_search(
     first `beam` that do not end live on. A sentence is done when `beam` hypotheses are finished, or at its limit: it
     never depends on its neighbours. Scores are log p / ((5 + length) / 6)^alpha.
     """
-    search = _Search(*model.start(given), Constraints(limits, no_repeat, ends, at_least), beam, alpha)
+    search = _Search(*model.start(given), Constraints(limits, no_repeat, ends, at_least, prefix), beam, alpha)
     while len(search.sentence):
         last = search.constraints.last(search.sentence, search.tokens.size(1))  # sentences (n,)
         rows = None if last is None else last.repeat_interleave(search.total.size(1))  # hypotheses (n * width,)

@@ -37,14 +37,15 @@ def _top(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 class Constraints:
-    """The limit of each row, and the rules that all rows share; with `no_repeat` = n, no n tokens stand twice, and none
-    ends before it has `at_least` so many tokens."""
+    """The limit of each row, and the rules that all rows share; with `no_repeat` = n, no n tokens stand twice, none
+    ends before it has `at_least` so many tokens, and all begin with `prefix`, whatever the other rules say."""
 
     def __init__(
-        self, limits: Sequence[int], no_repeat: int = 0, ends: Ends = "forced", at_least: int = 0
+        self, limits: Sequence[int], no_repeat: int = 0, ends: Ends = "forced", at_least: int = 0,
+        prefix: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self.limits, self.soonest = torch.tensor(limits), min(limits)
-        self.no_repeat, self.ends, self.at_least = no_repeat, ends, at_least
+        self.no_repeat, self.ends, self.at_least, self.prefix = no_repeat, ends, at_least, prefix
 
     def last(self, rows: Tensor, length: int) -> Tensor | None:
         """Which of these rows (n,) now write their last token, the `length`-th; None: not one."""
@@ -64,11 +65,16 @@ class Constraints:
             early = torch.ones(len(logits), dtype=torch.bool) if last is None else ~last
             logits[early.to(logits.device), EOS] = -torch.inf
         log_p = logits.float().log_softmax(dim=-1)
+        written = tokens.size(1) - 1
+        given = log_p[:, self.prefix[written]].clone() if written < len(self.prefix) else None
         if self.no_repeat:
             for row, banned in enumerate(repeating(tokens.tolist(), self.no_repeat)):
                 log_p[row, banned] = -torch.inf
+        end = log_p[:, EOS].clone()
+        if given is not None:
+            log_p.fill_(-torch.inf)
+            log_p[:, self.prefix[written]] = given
         if last is not None and self.ends == "forced":
-            end = log_p[:, EOS].clone()
             log_p[last] = -torch.inf
-            log_p[:, EOS] = end
+            log_p[last, EOS] = end[last]
         return log_p

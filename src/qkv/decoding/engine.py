@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from qkv.decoding.draws import RowNumber, check_sampling
 from qkv.decoding.hypothesis import Ends, Hypothesis, NextTokens
 from qkv.errors import InputError
+from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
 STEEPEST = 20  # the largest alpha: the penalty of a million tokens is still a number
 Work = Callable[[Any], Any]  # what JSON can hold, in and out
@@ -28,6 +29,7 @@ class Search:
     no_repeat: int = 0  # no run of so many tokens may come twice; 0: any may
     at_least: int = 0  # tokens that a text has before it may end
     ends: Ends = "forced"
+    prefix: tuple[int, ...] = ()  # the tokens that every text begins with
 
     def __post_init__(self) -> None:
         if self.beam < 1 or self.n_best < 1:
@@ -43,6 +45,9 @@ class Search:
             raise InputError(
                 f"alpha must be a number such as 0.6 or 1, from {-STEEPEST} to {STEEPEST}, not {self.alpha}"
             )
+        object.__setattr__(self, "prefix", tuple(self.prefix))  # JSON has lists
+        if any(token in (PAD, BOS, EOS, UNK) for token in self.prefix):
+            raise InputError(f"prefix={self.prefix} holds a token that stands for no word; give the tokens of a text")
         if self.sampling:
             check_sampling(self.temperature, self.top_k, self.top_p)
 

@@ -8,8 +8,6 @@ from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 if TYPE_CHECKING:
     from array import array
 
-    import numpy as np
-    from numpy.typing import NDArray
     from torch import Tensor
 
 NEVER = (PAD, BOS, UNK)  # ids that no text holds
@@ -31,8 +29,8 @@ class Hypothesis:
 class NextTokens(NamedTuple):
     """One step: a token for each row that goes on, and what has ended with it, by the number of its row."""
 
-    rows: "Tensor | NDArray[np.int32] | array[int]"  # (n,): the numbers of those rows
-    tokens: "Tensor | NDArray[np.int32] | array[int]"  # (n,)
+    rows: "Tensor | array[int]"  # (n,): the numbers of those rows
+    tokens: "Tensor | array[int]"  # (n,)
     done: dict[int, Hypothesis]
 
 

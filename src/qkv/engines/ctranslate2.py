@@ -66,7 +66,8 @@ class CTranslate2:
     def decode(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
-        if how.no_repeat or how.at_least or how.sampling or how.alpha < 0 or how.ends != "forced":
+        ours = how.no_repeat or how.at_least or how.prefix or how.sampling
+        if ours or how.alpha < 0 or how.ends != "forced":
             return self.plain.decode(sources, limits, how, rows)
         found = self.searched(sources, how, max(limits))
         late = [i for i, some in enumerate(found) if max(len(h.tokens) for h in some) + 1 >= limits[i]]

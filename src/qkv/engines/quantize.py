@@ -108,7 +108,7 @@ def int8_engine(model: Model, kept: dict[str, Stored]) -> Lean:
 
 def eight_bits(model: Model, folder: Path, new: Path, kept: dict[str, Stored]) -> dict[str, Engine]:
     """The 8-bit forms of a model that writes: that of the native engine, for which a new file is written, and torch's,
-    which streams use, and machines that the native engine was not built on."""
+    for machines that the native engine was not built on."""
     write(new, model, made_of=digest(folder))
     if not is_built():
         return {"int8": int8_engine(model, kept)}

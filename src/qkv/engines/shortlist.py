@@ -40,6 +40,10 @@ class Shortlist:
     starts: Tensor  # (V + 1,)
     ids: Tensor  # ids[starts[s] : starts[s + 1]] are what source word s may become
 
+    def with_(self, words: Sequence[int]) -> "Shortlist":
+        """The same, with some words that every sentence may use."""
+        return replace(self, frequent=torch.cat((self.frequent, torch.tensor(words, dtype=torch.long))))
+
     def of(self, src: Tensor) -> tuple[Tensor, Tensor]:
         """The ids that some sentence of src (B, S) may use (U,), in order; and whether each sentence may (B, U).
 
@@ -104,7 +108,8 @@ class Shortlisted(Lean):
     def decode(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
-        short = Short(self.lean, self.shortlist, padded(sources))
+        short = Short(self.lean, self.shortlist.with_(how.prefix), padded(sources))
+        how = replace(how, prefix=tuple(torch.searchsorted(short.ids, torch.tensor(how.prefix)).tolist()))
         lean = Lean(cast(Transformer, self.model), short)
         lean.sets_threads = self.sets_threads
         found = lean.decode(sources, limits, how, rows)
@@ -118,8 +123,8 @@ class NativeShortlisted(NativeWriter):
         super().__init__(engine.model, engine.native, lambda: Shortlisted(cast(Lean, engine.other), shortlist))
         self.shortlist, self.name = shortlist, f"{engine.name}{WITH}"
 
-    def lists(self, sources: list[list[int]]) -> list[list[int]]:
-        ids, may = self.shortlist.of(padded(sources))
+    def lists(self, sources: list[list[int]], prefix: Sequence[int] = ()) -> list[list[int]]:
+        ids, may = self.shortlist.with_(prefix).of(padded(sources))
         return [ids[row].tolist() for row in may]
 
 

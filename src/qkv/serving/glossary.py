@@ -17,7 +17,7 @@ from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from qkv.decoding.alignment import Weights
 
 Span = tuple[int, int]  # characters, from and up to
 WORDS = re.compile(r"\w+|[^\w\s]")
@@ -148,13 +148,13 @@ def replace_aligned(translator: Translator, source: str, translation: str, terms
     return rewritten(translation, changes)
 
 
-def run(weights: "Tensor", inside: list[int], free: list[bool], lengths: list[int]) -> tuple[int, int]:
+def run(weights: "Weights", inside: list[int], free: list[bool], lengths: list[int]) -> tuple[int, int]:
     """The free word that looked most at the part, with the neighbours that looked nowhere more than there.
 
     Of more words than the part has, the longest: an article often looks at its noun, and stays.
     """
-    looks = weights[:, inside].sum(dim=1).tolist()
-    mostly = [ok and where in inside for ok, where in zip(free, weights.argmax(dim=1).tolist(), strict=True)]
+    looks = weights[:, inside].sum(axis=1).tolist()
+    mostly = [ok and where in inside for ok, where in zip(free, weights.argmax(axis=1).tolist(), strict=True)]
     first = last = max(range(len(looks)), key=lambda i: looks[i] if free[i] else -1)
     while first > 0 and mostly[first - 1]:
         first -= 1

@@ -25,6 +25,7 @@ CHECKED_FROM = 32  # behind the checksum
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "swish")
 PRE, NORM_INPUTS, CAUSAL, WRITES, ONE_TABLE = 1, 2, 4, 8, 16
 ALIGNED = 64  # bytes at a multiple of which each array begins
+MOST = float(np.finfo(np.float16).max)
 SOME = 2**20  # words that are summed at a time
 PARTS = (
     (("qkv", "output"), "attention"), (("memory_query", "memory_output"), "memory"),
@@ -103,6 +104,8 @@ class Writer:
         if self.bits == 8:
             rounded, scales = quantised(weight * torch.from_numpy(by))
             values, scale = numbers(rounded), numbers(scales)
+        elif self.bits == 16 and abs(most := values.flat[np.abs(values).argmax()]) > MOST:
+            raise InputError(f"a weight of {name} is {most:g}, and 16 bits hold at most {MOST:,.0f}; use 32 bits")
         inverse = 1 / by
         if parts := self.parts_of(name, len(weight)):
             values, shift, scale = (self.by_heads(one, parts) for one in (values.T, shift, scale))
@@ -111,8 +114,8 @@ class Writer:
             values, inverse = self.by_heads(values, 1), self.by_heads(inverse, 1)
         values = wide(wide(values, LANES).T, LANES).T
         grouped = wide(values.T, COLUMNS).T.reshape(-1, COLUMNS, values.shape[1])  # (out / 64, 64, in)
-        if self.bits == 32:
-            self.put(grouped.transpose(0, 2, 1))
+        if self.bits != 8:
+            self.put(grouped.transpose(0, 2, 1), np.float16 if self.bits == 16 else np.float32)
             self.put(wide(shift, LANES))
             return
         quads = grouped.reshape(*grouped.shape[:2], -1, QUAD)
@@ -207,7 +210,7 @@ def checksum(whole: bytes | bytearray) -> int:
 def write(
     path: Path, model: Model, *, bits: int = 8, smooth: Mapping[str, Tensor] | None = None, made_of: str = ""
 ) -> None:
-    """A model's file, in 8 bits or 32; `smooth` are what inputs of products are divided by (see engines/products.py),
-    `made_of` the SHA-256 of its weights."""
+    """A model's file, in 8 bits, 16 or 32; `smooth` are what inputs of products are divided by in 8 bits (see
+    engines/products.py), `made_of` the SHA-256 of its weights."""
     whole = Writer(model, bits, smooth or {}).file(made_of or "00" * 32)
     write_with(path, lambda temporary: temporary.write_bytes(whole))

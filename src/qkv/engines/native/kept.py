@@ -12,7 +12,8 @@ from qkv.engines.native.library import Native, is_built, processor
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
-    from qkv.engines.native.library import Floats, How
+    from qkv.engines.native.asked import Floats
+    from qkv.engines.native.library import How
 
 FILE = "int8.qkv"
 DIGEST = slice(76, 108)  # where the SHA-256 of the weights stands that a file was made of; see native/file.cpp

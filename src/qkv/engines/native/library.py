@@ -3,21 +3,27 @@
 import ctypes
 import os
 import weakref
-from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import accumulate, chain
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
+from qkv.engines.native.asked import (
+    NativeAsked,
+    NativeFound,
+    NativeLook,
+    NativeSearch,
+    NativeStep,
+    joined,
+    lengths_of,
+    pointer,
+    room,
+)
 from qkv.errors import InputError
 
-if TYPE_CHECKING:  # numpy takes as long to import as all else of a short translation, which needs none
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Ids = NDArray[np.int32]
-    Floats = NDArray[np.float32]
+if TYPE_CHECKING:
+    from qkv.engines.native.asked import Floats, Ids
 
 LIBRARY = os.environ.get("QKV_NATIVE") or str(Path(__file__).parent / "lib" / "engine.so")  # native/build.py makes it
 HELD = "QKV_CPU"  # an environment variable: avx512, avx2 or plain, the fastest path that may be taken
@@ -27,34 +33,17 @@ NOT_BUILT = "the native engine is not built here (it needs a C++ compiler when q
 How = Literal["states", "mean", "first", "last"]
 
 
-class NativeSearch(ctypes.Structure):
-    """What is asked of a search, and where its answer goes: struct Asked of native/search.h."""
-
-    _fields_: ClassVar = [
-        *((name, ctypes.c_int32) for name in ("sentences", "beam", "samples", "no_repeat", "ends", "top_k", "threads")),
-        *((name, ctypes.c_int32) for name in ("never_count", "first", "end")),
-        *((name, ctypes.c_float) for name in ("temperature", "top_p")),
-        *((name, ctypes.c_void_p) for name in ("lengths", "ids", "limits", "never")),
-        *((name, ctypes.c_void_p) for name in ("listed", "listed_starts", "numbers")),
-        *((name, ctypes.c_int64) for name in ("tokens", "width", "each")),
-        *((name, ctypes.c_void_p) for name in ("counts", "sizes", "texts", "log_p")),
-    ]
-
-
-class NativeFound(NamedTuple):
-    """Of one sentence: texts in the order in which they ended, each with its end if it has one, and their log p."""
-
-    texts: list[list[int]]
-    log_p: list[float]
-
-
 @cache
 def library() -> Any:
-    """The library, or None where it was not built (there was no compiler) or is of another machine."""
+    """The library, or None where it was not built (there was no compiler), or for another machine, or before."""
     try:
-        found = ctypes.CDLL(LIBRARY)
-    except OSError:
+        return declared(ctypes.CDLL(LIBRARY))
+    except (OSError, AttributeError):
         return None
+
+
+def declared(found: Any) -> Any:
+    """With the types of its functions."""
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
     found.qkv_open.restype = pointer
     found.qkv_open.argtypes = [ctypes.c_char_p, ctypes.c_char_p, pointer, size]
@@ -62,10 +51,17 @@ def library() -> Any:
     found.qkv_close.argtypes = [pointer]
     found.qkv_path.restype = ctypes.c_char_p
     found.qkv_path.argtypes = [ctypes.c_char_p, pointer, size]
-    found.qkv_width.argtypes = found.qkv_places.argtypes = [pointer]
+    found.qkv_sizes.restype = None
+    found.qkv_sizes.argtypes = [pointer, pointer]
     found.qkv_read.argtypes = [pointer, ctypes.c_int32, ctypes.c_int64, *[pointer] * 3, *[ctypes.c_int32] * 2, pointer]
     found.qkv_read.argtypes += [pointer, size]
     found.qkv_search.argtypes = [pointer, ctypes.POINTER(NativeSearch), pointer, size]
+    found.qkv_begin.restype = pointer
+    found.qkv_begin.argtypes = found.qkv_search.argtypes
+    found.qkv_next.argtypes = [*[pointer] * 4, size]
+    found.qkv_end.restype = None
+    found.qkv_end.argtypes = [pointer]
+    found.qkv_attend.argtypes = [pointer, ctypes.POINTER(NativeLook), pointer, size]
     found.qkv_multiply.restype = ctypes.c_int64
     found.qkv_multiply.argtypes = [ctypes.c_char_p, ctypes.c_int32, pointer, size]
     return found
@@ -106,8 +102,10 @@ class Native:
         self.handle = library().qkv_open(os.fsencode(path), held(), error, ERROR)
         if not self.handle:
             raise InputError(f"{path} cannot be used: {error.value.decode(errors='replace')}")
-        self.width = int(library().qkv_width(self.handle))  # D of a vector
-        self.places = int(library().qkv_places(self.handle))  # tokens of a text at most
+        sizes = room("i", 5)
+        library().qkv_sizes(self.handle, pointer(sizes))
+        # D of a vector; tokens of a text at most; heads; layers of a decoder that look at a source; bits of a weight
+        self.width, self.places, self.heads, self.memory_layers, self.bits = sizes
         self.close = weakref.finalize(self, library().qkv_close, self.handle)
 
     def read(
@@ -132,44 +130,56 @@ class Native:
         return out
 
     def search(
-        self, sources: Sequence[Sequence[int]], limits: Sequence[int], *, first: int, end: int, never: Sequence[int],
-        lists: Sequence[Sequence[int]] | None = None, numbers: "NDArray[np.float64] | None" = None, threads: int = 1,
-        beam: int = 1, samples: int = 0, **rules: Any,
-    ) -> list[NativeFound]:  # fmt: skip
-        """Sources as the encoder reads them, or prompts; at most limits[i] tokens of each text. `first` is what a
-        translation begins with, `never` are what no text holds, `lists` what each may hold, rising, its end among it;
-        with `samples`, so many texts of each are drawn by `numbers` (n, samples, limit). See native/search.h."""
-        count, width, each = len(sources), max(limits), samples or 2 * beam
-        given: dict[str, array[Any]] = {
-            "lengths": array("i", map(len, sources)), "ids": array("i", chain.from_iterable(sources)),
-            "limits": array("i", limits), "never": array("i", never),
-        }  # fmt: skip
-        if lists is not None:
-            if len(lists) != count:
-                raise InputError(f"there are {count} sentences and {len(lists)} lists; give as many")
-            given["listed"] = array("i", chain.from_iterable(lists))
-            given["listed_starts"] = array("q", accumulate(map(len, lists), initial=0))
-        if samples and (numbers is None or numbers.shape != (count, samples, width)):
-            shape = () if numbers is None else numbers.shape
-            raise InputError(f"numbers {shape} are not ({count}, {samples}, {width})")
-        out: dict[str, array[Any]] = {
-            "counts": array("i", bytes(4 * count)), "sizes": array("i", bytes(4 * count * each)),
-            "texts": array("i", bytes(4 * count * each * width)), "log_p": array("f", bytes(4 * count * each)),
-        }  # fmt: skip
-        pointers = {name: one.buffer_info()[0] for name, one in (given | out).items()}
-        if numbers is not None:
-            numbers = numbers.astype("float64", order="C", copy=False)
-            pointers["numbers"] = numbers.ctypes.data
-        asked = NativeSearch(
-            sentences=count, beam=beam, samples=samples, threads=threads, never_count=len(never), first=first, end=end,
-            tokens=len(given["ids"]), width=width, each=each, **pointers, **rules,
+        self, sources: Sequence[Sequence[int]], limits: Sequence[int], *, samples: int = 0, beam: int = 1, **how: Any
+    ) -> list[NativeFound]:
+        """Sources as the encoder reads them, or prompts; at most limits[i] tokens of each text. `how` is that of
+        `NativeAsked`: with `samples`, so many texts of each are drawn."""
+        asked, error = (
+            NativeAsked(sources, limits, samples=samples, beam=beam, **how),
+            ctypes.create_string_buffer(ERROR),
+        )
+        if library().qkv_search(self.handle, ctypes.byref(asked.struct), error, ERROR):
+            raise InputError(f"{self.path.name} cannot write on from this: {error.value.decode(errors='replace')}")
+        return asked.found()
+
+    def stream(
+        self, sources: Sequence[Sequence[int]], limits: Sequence[int], *, samples: int = 0, **how: Any
+    ) -> Iterator[NativeStep]:
+        """The same, greedy or drawn, as it is written; text s of source i has the number i * samples + s."""
+        asked, error = NativeAsked(sources, limits, samples=samples, **how), ctypes.create_string_buffer(ERROR)
+        handle = library().qkv_begin(self.handle, ctypes.byref(asked.struct), error, ERROR)
+        rows, tokens = (room("i", len(sources) * max(1, samples)) for _ in range(2))
+        try:
+            count = 1 if handle else -1
+            while count > 0:
+                count = library().qkv_next(handle, pointer(rows), pointer(tokens), error, ERROR)
+                if count > 0:
+                    yield NativeStep(rows[:count], tokens[:count], asked.ended(rows[:count]))
+            if count < 0:
+                raise InputError(f"{self.path.name} cannot write on from this: {error.value.decode(errors='replace')}")
+        finally:
+            library().qkv_end(handle)
+
+    def attention(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], layer: int, *, threads: int = 1
+    ) -> "list[Floats]":
+        """How much each head of a layer of the decoder, counted from 0, looks at each token of the source: (H, T, S)
+        for each pair. Ids are as encoder and decoder read them, the ends among them."""
+        import numpy as np
+
+        if len(sources) != len(targets):
+            raise InputError(f"there are {len(sources)} sources and {len(targets)} targets; give as many")
+        given = {f"{name}_lengths": lengths_of(side) for name, side in (("source", sources), ("target", targets))}
+        given |= {"sources": joined(sources), "targets": joined(targets)}
+        shapes = [(len(t), self.heads, len(s)) for s, t in zip(sources, targets, strict=True)]
+        out = np.empty(sum(map(prod, shapes)), np.float32)
+        asked = NativeLook(
+            pairs=len(sources), layer=layer, threads=threads, weights=out.ctypes.data,
+            source_tokens=len(given["sources"]), target_tokens=len(given["targets"]),
+            **{name: pointer(some) for name, some in given.items()},
         )  # fmt: skip
         error = ctypes.create_string_buffer(ERROR)
-        if library().qkv_search(self.handle, ctypes.byref(asked), error, ERROR):
-            raise InputError(f"{self.path.name} cannot write on from this: {error.value.decode(errors='replace')}")
-        found = []
-        for first_text, number in zip(range(0, count * each, each), out["counts"], strict=True):
-            rows = range(first_text, first_text + number)
-            texts = [out["texts"][row * width : row * width + out["sizes"][row]].tolist() for row in rows]
-            found.append(NativeFound(texts, out["log_p"][first_text : first_text + number].tolist()))
-        return found
+        if library().qkv_attend(self.handle, ctypes.byref(asked), error, ERROR):
+            raise InputError(f"{self.path.name} cannot look at this: {error.value.decode(errors='replace')}")
+        parts = np.split(out, np.cumsum([prod(shape) for shape in shapes])[:-1])
+        return [part.reshape(shape).transpose(1, 0, 2) for part, shape in zip(parts, shapes, strict=True)]
