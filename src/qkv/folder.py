@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from qkv import manifest
 from qkv.config import from_tree, to_tree
-from qkv.convert import FAMILIES, their_task
+from qkv.convert import FAMILIES, find_package, their_task
 from qkv.errors import InputError, nearest
 from qkv.files import read_json, write_json
 from qkv.layers import Pool
@@ -35,6 +35,9 @@ class About(TypedDict, total=False):
     target: str
     languages: list[str]  # of sentences that none was paired with
     longest_source: int  # tokens of the longest one in training
+    origin: str  # the program that a model is from, if not qkv,
+    licence: str  # what it says of the licence,
+    penalty: float  # and the constant of the length penalty that it ranks by
     whole_lines: bool  # whether a line of several sentences is read as one
     labels: list[str]  # of a classifier or a tagger, by their numbers
     max_length: int  # tokens of a text; what is longer was cut, or read in windows
@@ -105,9 +108,14 @@ def save(folder: Path, model: Model, tokenizer: Tokenizer, about: About) -> None
 def load(folder: Path, device: str = "cpu") -> Loaded:
     """Model and tokenizer, checked against each other; nothing in the folder is ever executed.
 
-    A folder that transformers saved is read too, if its family is one of convert.FAMILIES.
+    A folder that transformers saved is read too, if its family is one of convert.FAMILIES; and a translator of Argos,
+    of CTranslate2 or of Marian, see convert.packages.
     """
     folder = Path(folder)
+    if (theirs := find_package(folder)) is not None:
+        found = theirs.read()
+        model = made(found.architecture, found.config, found.weights, folder / "model", device)
+        return Loaded(model, found.tokenizer, described({**found.about, "task": "translate"}, folder), folder)
     if not folder.is_dir():
         raise InputError(f"no model folder at {folder}; give the folder that `qkv train --out` wrote")
     about, path = read_config(folder), folder / "model.safetensors"
@@ -151,6 +159,8 @@ def made(
 
 
 def read_config(folder: Path) -> dict[str, Any]:
+    if find_package(folder) is not None:
+        return {"task": "translate"}
     path = folder / "config.json"
     if not path.exists():
         raise InputError(

@@ -1,5 +1,6 @@
 """What does the searching: ids in, the best hypotheses for each row of them out."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from qkv.decoding.beam import beam_search
 from qkv.decoding.greedy import Choose, NextTokens, collected, most_probable, one_by_one
-from qkv.decoding.hypothesis import Constraints, Ends, Hypothesis
+from qkv.decoding.hypothesis import CONSTANT, Constraints, Ends, Hypothesis
 from qkv.decoding.sampling import RowNumber, check_sampling, drawing, uniform
 from qkv.decoding.sliding import Sliding
 from qkv.errors import InputError
@@ -27,6 +28,7 @@ class Search:
 
     beam: int = 5
     alpha: float = 1.0
+    constant: float = CONSTANT  # of the length penalty; 0 for length^alpha
     n_best: int = 1
     sampling: bool = False
     temperature: float = 1.0
@@ -51,6 +53,8 @@ class Search:
             raise InputError(
                 f"alpha must be a number such as 0.6 or 1, from {-STEEPEST} to {STEEPEST}, not {self.alpha}"
             )
+        if not 0 <= self.constant < math.inf:
+            raise InputError(f"constant must be a number of tokens from 0 on, such as 5, not {self.constant}")
         if self.sampling:
             check_sampling(self.temperature, self.top_k, self.top_p)
 
@@ -87,7 +91,8 @@ class Plain:
     ) -> list[list[Hypothesis]]:
         if how.beam > 1 and not how.sampling:
             writer, given = self.writer(sources, limits), self.given(sources)
-            rules: dict[str, Any] = {"no_repeat": how.no_repeat, "ends": how.ends, "at_least": how.at_least}
+            rules: dict[str, Any] = {"no_repeat": how.no_repeat, "ends": how.ends, "at_least": how.at_least,
+                                     "constant": how.constant}  # fmt: skip
             found = beam_search(writer, given, limits, beam=how.beam, alpha=how.alpha, **rules)
             return [some[: how.n_best] for some in found]
         every, n = collected(self.stream(sources, limits, how, rows)), how.n_best
@@ -123,7 +128,7 @@ def rules_of(how: Search, rows: Sequence[RowNumber], limits: list[int]) -> tuple
     choose: Choose = most_probable
     if how.sampling:
         choose = drawing(how.temperature, how.top_k, how.top_p, uniform(how.seed, rows, limits))
-    return Constraints(limits, how.no_repeat, how.ends, how.at_least), choose
+    return Constraints(limits, how.no_repeat, how.ends, how.at_least, how.constant), choose
 
 
 def padded(sources: list[list[int]], device: torch.device | str = "cpu") -> Tensor:

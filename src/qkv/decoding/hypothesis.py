@@ -13,6 +13,7 @@ NEVER = torch.tensor([PAD, BOS, UNK])  # ids that no text holds
 # forced: a text has an end; at its limit, which counts the end, it must come (a translation).
 # cut: a text ends by itself, or is cut at its limit (a continuation). never: it is always cut there.
 Ends = Literal["forced", "cut", "never"]
+CONSTANT = 5.0  # of the length penalty
 BLOCK = 64  # tokens of the vocabulary whose largest probability is found first
 
 
@@ -26,9 +27,12 @@ class Hypothesis:
     ended: bool  # False if the limit was reached: the end was forced, or there is none
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """Wu et al. 2016, Eq. 14, with the constants of Vaswani et al. 2017: ((5 + length) / 6)^alpha."""
-    return float(((5 + length) / 6) ** alpha)
+def length_penalty(length: int, alpha: float, constant: float = CONSTANT) -> float:
+    """Wu et al. 2016, Eq. 14, with the constants of Vaswani et al. 2017: ((5 + length) / 6)^alpha.
+
+    With another constant than 5: 0 gives length^alpha, by which Marian, CTranslate2 and transformers rank.
+    """
+    return float(((constant + length) / (constant + 1)) ** alpha)
 
 
 def best(log_p: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -60,10 +64,12 @@ class Constraints:
     ends before it has `at_least` so many tokens."""
 
     def __init__(
-        self, limits: Sequence[int], no_repeat: int = 0, ends: Ends = "forced", at_least: int = 0
+        self, limits: Sequence[int], no_repeat: int = 0, ends: Ends = "forced", at_least: int = 0,
+        constant: float = CONSTANT,
     ) -> None:  # fmt: skip
         self.limits, self.soonest = torch.tensor(limits), min(limits)
         self.no_repeat, self.ends, self.at_least = no_repeat, ends, at_least
+        self.constant = constant  # of the length penalty
 
     def last(self, rows: Tensor, length: int) -> Tensor | None:
         """Which of these rows (n,) now write their last token, the `length`-th; None: not one."""
@@ -73,7 +79,8 @@ class Constraints:
         """What is over after these tokens: the last one is the end, or stands at the limit."""
         is_end = tokens[-1] == EOS
         ended = is_end and not (is_last and self.ends == "forced")
-        return Hypothesis(tokens[:-1] if is_end else tokens, log_p / length_penalty(len(tokens), alpha), log_p, ended)
+        score = log_p / length_penalty(len(tokens), alpha, self.constant)
+        return Hypothesis(tokens[:-1] if is_end else tokens, score, log_p, ended)
 
     def log_probabilities(self, logits: Tensor, tokens: Tensor, last: Tensor | None) -> Tensor:
         """log p of each next token (N, V) after those so far (N, t), the first of which was given, with what may not

@@ -50,7 +50,7 @@ class NativeWriter(Plain):
             given, limits, first=BOS, end=EOS, never=NEVER.tolist(), threads=torch.get_num_threads(),
             beam=1 if how.sampling else how.beam, lists=self.lists(sources), **more,
         )  # fmt: skip
-        rules = Constraints(limits, how.no_repeat, how.ends)
+        rules = Constraints(limits, how.no_repeat, how.ends, constant=how.constant)
         return [self.ranked(rules, *one, how) for one in zip(found, limits, strict=True)]
 
     def lists(self, sources: list[list[int]]) -> Sequence[Sequence[int]] | None:
