@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qkv.convert.families.ctranslate2 import read_argos, read_ctranslate2
+from qkv.convert.families.firefox import model_file, read_firefox
 from qkv.convert.foreign import Converted
 from qkv.convert.package import Package
 
@@ -33,4 +34,6 @@ def find_package(path: Path) -> Theirs | None:
         name.endswith(("vocabulary.json", "vocabulary.txt")) for name in package.names()
     ):
         return Theirs(package, read_ctranslate2)
+    if model_file(package):
+        return Theirs(package, read_firefox)
     return None
