@@ -6,6 +6,7 @@ one for each: `joined` makes our one tokenizer of them all.
 """
 
 import base64
+import math
 import re
 import struct
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from qkv.config import Tree
 from qkv.convert.adopt import compact, unspelled
 from qkv.convert.binary import Bytes
+from qkv.convert.charsmap import check_charsmap
 from qkv.text.adopted import Adopted
 from qkv.text.kinds import BOS, HIDDEN, SPECIALS, UNK, added_tokens, make_frame, numbered
 from qkv.text.tokenizer import Tokenizer
@@ -44,7 +46,11 @@ class SentencePiece:
     def spelled(self) -> dict[str, float]:
         """The pieces that a text can be made of, with their scores."""
         kinds = (NORMAL, USER, BYTE) if self.has_bytes else (NORMAL, USER)
-        return {piece: score for piece, score, kind in self.pieces if kind in kinds}
+        best = max((score for _, score, kind in self.pieces if kind == NORMAL), default=0.0)
+        return {  # what a user has named is better than what could stand in its place
+            piece: len(piece) * best - 0.1 if kind == USER and self.kind == UNIGRAM else score
+            for piece, score, kind in self.pieces if kind in kinds
+        }  # fmt: skip
 
 
 def read_pieces(data: bytes | memoryview, name: str) -> SentencePiece:
@@ -62,7 +68,10 @@ def read_pieces(data: bytes | memoryview, name: str) -> SentencePiece:
             if plain(inside, SUFFIXED, 0):
                 raise whole.damaged("it puts spaces behind words, which qkv does not")
         else:
-            model.charsmap = bytes(inside.get(CHARSMAP, b""))  # type: ignore[arg-type]
+            table = inside.get(CHARSMAP, b"")
+            model.charsmap = b"" if isinstance(table, int) else bytes(table)
+            if model.charsmap:
+                check_charsmap(model.charsmap, whole)
             model.adds_prefix = bool(plain(inside, ADD_PREFIX, 1))
             model.removes_spaces = bool(plain(inside, REMOVE_SPACES, 1))
     words = [piece for piece, _, _ in model.pieces]
@@ -76,9 +85,12 @@ def read_pieces(data: bytes | memoryview, name: str) -> SentencePiece:
 def read_piece(inside: Mapping[int, int | memoryview], whole: Bytes) -> tuple[str, float, int]:
     try:
         piece, score = bytes(inside[PIECE]).decode(), inside.get(SCORE, b"\0\0\0\0")  # type: ignore[arg-type]
-        return piece, float(struct.unpack("<f", score)[0]), plain(inside, KIND, NORMAL)  # type: ignore[arg-type]
+        number = float(struct.unpack("<f", score)[0])  # type: ignore[arg-type]
     except (KeyError, TypeError, ValueError, struct.error):
         raise whole.damaged("one of its pieces cannot be read") from None
+    if not piece or not math.isfinite(number):
+        raise whole.damaged(f"its piece {piece[:40]!r} has the score {number}")
+    return piece, number, plain(inside, KIND, NORMAL)
 
 
 def plain(inside: Mapping[int, int | memoryview], number: int, usual: int) -> int:
@@ -144,7 +156,7 @@ def as_tree(model: SentencePiece, names: list[str], spelled: Mapping[str, float]
         {"type": "Sequence", "normalizers": normalizers} if normalizers else None,
         {**space, "split": not across}, hidden, *bytes_first, {**space, "split": True},
     )  # fmt: skip
-    own = [piece for piece, _, kind in model.pieces if kind == USER and piece in spelled]
+    own = [piece for piece, _, kind in model.pieces if kind == USER and piece in spelled and model.kind == BPE]
     plain_token = added_tokens([""], 0)[0] | {"special": False}
     users = [{**plain_token, "id": names.index(piece), "content": piece} for piece in own]
     codes = [(number, name) for number, name in enumerate(names) if CODE.fullmatch(name)]

@@ -60,11 +60,14 @@ class SSRU(EncoderDecoder):
         self.vocabulary = self.output()
         init_xavier(self)
 
-    def read(self, src: Tensor) -> SSRUState:
+    def encode(self, src: Tensor) -> tuple[Tensor, Tensor]:
+        """The memory (B, S, D) and its mask (B, 1, 1, S)."""
         src = ended(src, self.config)
         mask = padding(src, PAD)
-        memory = self.encoder(self.source(src), reading(src, self.config), mask)
-        return SSRUState(memory, mask, [SeenBefore() for _ in self.decoder.blocks])
+        return self.encoder(self.source(src), reading(src, self.config), mask), mask
+
+    def read(self, src: Tensor) -> SSRUState:
+        return SSRUState(*self.encode(src), [SeenBefore() for _ in self.decoder.blocks])
 
     def write(self, x: Tensor, at: Places, state: SSRUState) -> Tensor:
         return self.decoder(x, at, state.memory, state.memory_mask, state.seen)
