@@ -86,6 +86,9 @@ def read_note(path: Path) -> dict[str, Any]:
 
 
 def digest(source: Path) -> str:
-    """The SHA-256 of a model folder's weights, in hex, or of the file that lists theirs where there are several."""
+    """The SHA-256 of a model folder's weights, in hex, or of the file that lists theirs where there are several; or of
+    what another program keeps its weights in."""
     path = source / "model.safetensors"
-    return file_digest(path if path.exists() else path.with_name(f"{path.name}.index.json"))
+    index = path.with_name(f"{path.name}.index.json")
+    theirs = [source, source / "model" / "model.bin", *sorted(source.glob("*.bin"))]
+    return file_digest(next((one for one in (path, index, *theirs) if one.is_file()), path))
