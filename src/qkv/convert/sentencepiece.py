@@ -83,11 +83,13 @@ def read_pieces(data: bytes | memoryview, name: str) -> SentencePiece:
 
 
 def read_piece(inside: Mapping[int, int | memoryview], whole: Bytes) -> tuple[str, float, int]:
+    text, score = inside.get(PIECE, 0), inside.get(SCORE, memoryview(b"\0\0\0\0"))
+    if isinstance(text, int) or isinstance(score, int) or len(score) != 4:
+        raise whole.damaged("one of its pieces cannot be read")
     try:
-        piece, score = bytes(inside[PIECE]).decode(), inside.get(SCORE, b"\0\0\0\0")  # type: ignore[arg-type]
-        number = float(struct.unpack("<f", score)[0])  # type: ignore[arg-type]
-    except (KeyError, TypeError, ValueError, struct.error):
-        raise whole.damaged("one of its pieces cannot be read") from None
+        piece, number = bytes(text).decode(), float(struct.unpack("<f", score)[0])
+    except UnicodeDecodeError:
+        raise whole.damaged("one of its pieces is no text") from None
     if not piece or not math.isfinite(number):
         raise whole.damaged(f"its piece {piece[:40]!r} has the score {number}")
     return piece, number, plain(inside, KIND, NORMAL)

@@ -25,9 +25,7 @@ PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # the spelling that the library's byte fallback looks for
 RESERVED = SPECIALS + BYTES
-# Before tokens that no text is made of, as those of the other language of a translator: they are written, and read only
-# for what would be unknown. It is no character, so that no text has one.
-HIDDEN = "\ufffe"
+HIDDEN = "\ufffe"  # before tokens that are only written: read for what would be unknown. No text has it: no character
 
 # Each alternative is one kind of character, so no piece can spell "<s>" or "<0x41>". None of them can
 # backtrack: the time is linear in the text.

@@ -8,6 +8,7 @@ list of likely words beside a model (lex.*.bin), which makes Marian faster and n
 
 import math
 import re
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,7 +37,7 @@ MUST = {
     "transformer-ffn-activation": ("relu", "swish", "gelu"), "dec-cell-base-depth": ("2",),
 }  # fmt: skip
 # Theirs and ours, applied from top to bottom.
-NAMES = [
+NAMES: list[tuple[str, Any]] = [
     (r"^(encoder|decoder)_l(\d+)_", lambda found: f"{found[1]}.blocks.{int(found[2]) - 1}."),
     (r"\.self_Wo_ln_", ".attention_residual.norm."),
     (r"\.context_Wo_ln_", ".memory_residual.norm."),
