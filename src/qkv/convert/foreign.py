@@ -18,6 +18,9 @@ ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"
                "gelu_pytorch_tanh": "gelu_tanh"}  # fmt: skip
 
 
+RANKED = {"penalty": 0.0}  # other programs divide log p by length^alpha
+
+
 @dataclass(frozen=True)
 class Converted:
     """Their folder as ours: a model by its name and settings, its weights, the tokenizer, and what is known of it."""

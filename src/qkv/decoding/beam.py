@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from qkv.decoding.constraints import Constraints, best
-from qkv.decoding.hypothesis import Ends, Hypothesis
+from qkv.decoding.hypothesis import CONSTANT, Ends, Hypothesis
 from qkv.models import State, Writes
 from qkv.text.tokenizer import EOS
 
@@ -15,15 +15,17 @@ from qkv.text.tokenizer import EOS
 def beam_search(
     model: Writes, given: Tensor, limits: Sequence[int],
     *, beam: int, alpha: float = 1.0, no_repeat: int = 0, ends: Ends = "forced", at_least: int = 0,
-    prefix: Sequence[int] = (),
+    prefix: Sequence[int] = (), constant: float = CONSTANT,
 ) -> list[list[Hypothesis]]:  # fmt: skip
     """The `beam` best hypotheses found for each sentence that is given (B, S), best first.
 
     At each step the best 2 * beam continuations are looked at: ends among the first `beam` of them are finished, the
     first `beam` that do not end live on. A sentence is done when `beam` hypotheses are finished, or at its limit: it
-    never depends on its neighbours. Scores are log p / ((5 + length) / 6)^alpha.
+    never depends on its neighbours. Scores are log p / ((5 + length) / 6)^alpha, 5 being the
+    `constant`.
     """
-    search = _Search(*model.start(given), Constraints(limits, no_repeat, ends, at_least, prefix), beam, alpha)
+    rules = Constraints(limits, no_repeat, ends, at_least, prefix, constant)
+    search = _Search(*model.start(given), rules, beam, alpha)
     while len(search.sentence):
         last = search.constraints.last(search.sentence, search.tokens.size(1))  # sentences (n,)
         rows = None if last is None else last.repeat_interleave(search.total.size(1))  # hypotheses (n * width,)

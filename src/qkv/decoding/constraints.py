@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from qkv.decoding.hypothesis import NEVER, Ends, Hypothesis, over, repeating
+from qkv.decoding.hypothesis import CONSTANT, NEVER, Ends, Hypothesis, over, repeating
 from qkv.text.tokenizer import EOS
 
 FORBIDDEN = torch.tensor(NEVER)
@@ -42,10 +42,11 @@ class Constraints:
 
     def __init__(
         self, limits: Sequence[int], no_repeat: int = 0, ends: Ends = "forced", at_least: int = 0,
-        prefix: Sequence[int] = (),
+        prefix: Sequence[int] = (), constant: float = CONSTANT,
     ) -> None:  # fmt: skip
         self.limits, self.soonest = torch.tensor(limits), min(limits)
         self.no_repeat, self.ends, self.at_least, self.prefix = no_repeat, ends, at_least, prefix
+        self.constant = constant  # of the length penalty
 
     def last(self, rows: Tensor, length: int) -> Tensor | None:
         """Which of these rows (n,) now write their last token, the `length`-th; None: not one."""
@@ -53,7 +54,7 @@ class Constraints:
 
     def hypothesis(self, tokens: list[int], log_p: float, is_last: bool, alpha: float = 0.0) -> Hypothesis:
         """What is over after these tokens: the last one is the end, or stands at the limit."""
-        return over(tokens, log_p, is_last, self.ends, alpha)
+        return over(tokens, log_p, is_last, self.ends, alpha, self.constant)
 
     def log_probabilities(self, logits: Tensor, tokens: Tensor, last: Tensor | None) -> Tensor:
         """log p of each next token (N, V) after those so far (N, t), the first of which was given, with what may not

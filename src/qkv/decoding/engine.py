@@ -1,11 +1,12 @@
 """What does the searching: ids in, the best hypotheses for each row of them out."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from qkv.decoding.draws import RowNumber, check_sampling
-from qkv.decoding.hypothesis import Ends, Hypothesis, NextTokens
+from qkv.decoding.hypothesis import CONSTANT, Ends, Hypothesis, NextTokens
 from qkv.errors import InputError
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
@@ -28,6 +29,7 @@ class Search:
     seed: int = 0
     no_repeat: int = 0  # no run of so many tokens may come twice; 0: any may
     at_least: int = 0  # tokens that a text has before it may end
+    constant: float = CONSTANT  # of the length penalty; 0 for length^alpha
     ends: Ends = "forced"
     prefix: tuple[int, ...] = ()  # the tokens that every text begins with
 
@@ -48,6 +50,8 @@ class Search:
         object.__setattr__(self, "prefix", tuple(self.prefix))  # JSON has lists
         if any(token in (PAD, BOS, EOS, UNK) for token in self.prefix):
             raise InputError(f"prefix={self.prefix} holds a token that stands for no word; give the tokens of a text")
+        if not 0 <= self.constant < math.inf:
+            raise InputError(f"constant must be a number of tokens from 0 on, such as 5, not {self.constant}")
         if self.sampling:
             check_sampling(self.temperature, self.top_k, self.top_p)
 

@@ -14,6 +14,7 @@ NEVER = (PAD, BOS, UNK)  # ids that no text holds
 # forced: a text has an end; at its limit, which counts the end, it must come (a translation).
 # cut: a text ends by itself, or is cut at its limit (a continuation). never: it is always cut there.
 Ends = Literal["forced", "cut", "never"]
+CONSTANT = 5.0  # of the length penalty
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,22 @@ class NextTokens(NamedTuple):
     done: dict[int, Hypothesis]
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """Wu et al. 2016, Eq. 14, with the constants of Vaswani et al. 2017: ((5 + length) / 6)^alpha."""
-    return float(((5 + length) / 6) ** alpha)
+def length_penalty(length: int, alpha: float, constant: float = CONSTANT) -> float:
+    """Wu et al. 2016, Eq. 14, with the constants of Vaswani et al. 2017: ((5 + length) / 6)^alpha.
+
+    With another constant than 5: 0 gives length^alpha, by which Marian, CTranslate2 and transformers rank.
+    """
+    return float(((constant + length) / (constant + 1)) ** alpha)
 
 
-def over(tokens: list[int], log_p: float, is_last: bool, ends: Ends, alpha: float = 0.0) -> Hypothesis:
+def over(
+    tokens: list[int], log_p: float, is_last: bool, ends: Ends, alpha: float = 0.0, constant: float = CONSTANT
+) -> Hypothesis:
     """What is over after these tokens: the last one is the end, or stands at the limit."""
     is_end = tokens[-1] == EOS
     ended = is_end and not (is_last and ends == "forced")
-    return Hypothesis(tokens[:-1] if is_end else tokens, log_p / length_penalty(len(tokens), alpha), log_p, ended)
+    score = log_p / length_penalty(len(tokens), alpha, constant)
+    return Hypothesis(tokens[:-1] if is_end else tokens, score, log_p, ended)
 
 
 def repeating(rows: list[list[int]], n: int) -> list[list[int]]:

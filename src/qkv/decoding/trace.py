@@ -90,7 +90,7 @@ def trace(translator: Translator, text: str, **how: Any) -> Trace:
     return Trace(
         line, translated, src, tgt, [*tokenizer.pieces(src), "</s>"], [*tokenizer.pieces(tgt), "</s>"],
         scores.tolist(), words[0], words[1], links,
-        list(steps_of(watched.rounds, found, tokenizer, search.alpha if is_beam else 0.0)),
+        list(steps_of(watched.rounds, found, tokenizer, twin.ranked(search) if is_beam else None)),
     )  # fmt: skip
 
 
@@ -165,11 +165,14 @@ class Watched:
         self.parents = self.parents[rows.cpu()]
 
 
-def steps_of(rounds: list[Round], found: list[Hypothesis], tokenizer: Tokenizer, alpha: float) -> Iterator[SearchStep]:
-    """The live hypotheses after each step, and those of `found` that ended in it."""
+def steps_of(
+    rounds: list[Round], found: list[Hypothesis], tokenizer: Tokenizer, beam: Search | None
+) -> Iterator[SearchStep]:  # fmt: skip
+    """The live hypotheses after each step, and those of `found` that ended in it; scores are those of a `beam`."""
     longest = max(len(hypothesis.tokens) for hypothesis in found) + 1
     for length in range(1, max(longest, len(rounds) - 1) + 1):
-        penalty, rows = length_penalty(length, alpha), rounds[length] if length < len(rounds) else []
+        penalty = length_penalty(length, beam.alpha, beam.constant) if beam else 1.0
+        rows = rounds[length] if length < len(rounds) else []
         live = [Live(tokenizer.pieces(ids), total / penalty, at) for ids, total, at in rows if total > -torch.inf]
         ended = [hypothesis for hypothesis in found if len(hypothesis.tokens) + 1 == length]
         texts = tokenizer.decode_batch([hypothesis.tokens for hypothesis in ended])

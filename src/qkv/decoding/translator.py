@@ -1,7 +1,7 @@
 """A translator: a model folder, loaded, with text in and text out."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, overload
 
 from qkv.config import check_keys
@@ -57,6 +57,13 @@ class Translator(Opened):
     def limits(self, sources: list[list[int]]) -> list[int]:
         """How many tokens each translation may have, the end included."""
         return [min(len(ids) + MORE, self.loaded.room(len(ids))) for ids in sources]
+
+    def ranked(self, how: Search) -> Search:
+        """`how` with the length penalty of the program that the model is from."""
+        return replace(how, constant=self.about["penalty"]) if "penalty" in self.about else how
+
+    def search(self, sources: list[list[int]], limits: list[int], how: Search, **more: Any) -> list[Searched]:
+        return super().search(sources, limits, self.ranked(how), **more)
 
     @overload
     def translate(self, texts: str, **how: Any) -> Translated: ...

@@ -64,4 +64,4 @@ def gap(model: Model, source: list[int], ours: Hypothesis, theirs: list[int], ho
         at = next(i for i, (a, b) in enumerate(zip(own, other, strict=False)) if a != b)
         return float(log_p[at, own[at]] - log_p[at, other[at]])
     total = float(log_p.gather(1, torch.tensor(other)[:, None]).sum())
-    return ours.score - total / length_penalty(len(other), how.alpha)
+    return ours.score - total / length_penalty(len(other), how.alpha, how.constant)

@@ -11,7 +11,7 @@ import torch
 from qkv.convert import digest, exporting, mark, need
 from qkv.decoding.draws import RowNumber
 from qkv.decoding.engine import Search, Spread, Work
-from qkv.decoding.hypothesis import Hypothesis, length_penalty
+from qkv.decoding.hypothesis import CONSTANT, Hypothesis, length_penalty
 from qkv.decoding.plain import Plain
 from qkv.errors import InputError
 from qkv.folder import Loaded
@@ -92,16 +92,16 @@ class CTranslate2:
             length_penalty=POWER, return_scores=True, max_input_length=0, min_decoding_length=0,
             max_decoding_length=limit, max_batch_size=BATCH,
         )  # fmt: skip
-        alpha, found = how.alpha if how.beam > 1 else 0.0, []
+        (alpha, constant), found = (how.alpha if how.beam > 1 else 0.0, how.constant), []
         for result in results:
             rows = [[self.ids[word] for word in words] for words in result.hypotheses]
             both = zip(rows, result.scores, strict=True)
-            found.append([scored(ids, score * (len(ids) + 1) ** POWER, alpha) for ids, score in both])
+            found.append([scored(ids, score * (len(ids) + 1) ** POWER, alpha, constant) for ids, score in both])
         return found
 
 
-def scored(ids: list[int], log_probability: float, alpha: float) -> Hypothesis:
-    return Hypothesis(ids, log_probability / length_penalty(len(ids) + 1, alpha), log_probability, True)
+def scored(ids: list[int], log_probability: float, alpha: float, constant: float = CONSTANT) -> Hypothesis:
+    return Hypothesis(ids, log_probability / length_penalty(len(ids) + 1, alpha, constant), log_probability, True)
 
 
 def prepared(path: Path, loaded: Loaded, elsewhere: Path) -> Path:

@@ -18,6 +18,7 @@ from qkv.engines.products import FASTEST, Dense, Make, Product, joined, normalis
 from qkv.engines.workers import SideBySide
 from qkv.layers import Block, Stack
 from qkv.models import GPT2, GPT2Config, Model, Transformer, Writes
+from qkv.models.transformer import ended
 from qkv.positions import Places
 from qkv.text.tokenizer import BOS, PAD
 
@@ -89,6 +90,7 @@ class LeanTransformer(LeanWriter):
         self.vocabulary = joined("vocabulary", make, model.vocabulary)
 
     def start(self, given: Tensor) -> tuple[Tensor, Beams]:
+        given = ended(given, self.config)
         sentences = Sentences(given)
         shape, real, mask = sentences.shape, sentences.real, sentences.mask
         x = self.encoder(packed(self.source(given, 0), real), shape, real, mask)  # (N, D)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from qkv import manifest
 from qkv.config import from_tree, to_tree
-from qkv.convert import FAMILIES
+from qkv.convert import FAMILIES, find_package
 from qkv.errors import InputError
 from qkv.files import write_json
 from qkv.folder.loaded import VERSION, About, Loaded, described
@@ -51,6 +51,15 @@ def load_theirs(folder: Path, about: dict[str, Any], device: str) -> Loaded | No
     found = read(folder, about, load_weights(path))
     model = made(found.architecture, found.config, found.weights, path, device, found.heads)
     return Loaded(model, found.tokenizer, described(found.about, folder), folder)
+
+
+def load_package(path: Path, device: str) -> Loaded | None:
+    """The translator of another program that a folder or an archive holds; None if there is none."""
+    if (theirs := find_package(path)) is None:
+        return None
+    found = theirs.read()
+    model = made(found.architecture, found.config, found.weights, path / "model", device)
+    return Loaded(model, found.tokenizer, described({**found.about, "task": "translate"}, path), path)
 
 
 def built(folder: Path, name: str, settings: Any, tokenizer: Tokenizer, heads: Mapping[str, str], device: str) -> Model:

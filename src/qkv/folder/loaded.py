@@ -33,6 +33,9 @@ class About(TypedDict, total=False):
     target: str
     languages: list[str]  # of sentences that none was paired with
     longest_source: int  # tokens of the longest one in training
+    origin: str  # the program that a model is from, if not qkv,
+    licence: str  # what it says of the licence,
+    penalty: float  # and the constant of the length penalty that it ranks by
     whole_lines: bool  # whether a line of several sentences is read as one
     labels: list[str]  # of a classifier or a tagger, by their numbers
     max_length: int  # tokens of a text; what is longer was cut, or read in windows
@@ -137,7 +140,8 @@ class RunFolder:
 def load(folder: Path, device: str = "cpu") -> Loaded:
     """Model and tokenizer, checked against each other; nothing in the folder is ever executed.
 
-    A folder that transformers saved is read too, if its family is one of convert.FAMILIES.
+    A folder that transformers saved is read too, if its family is one of convert.FAMILIES; and a translator of Argos,
+    of CTranslate2 or of Marian, see convert.packages.
     """
     found = look(folder, device)
     found.model  # noqa: B018  # built here, or refused
@@ -147,6 +151,11 @@ def load(folder: Path, device: str = "cpu") -> Loaded:
 def look(folder: Path, device: str = "cpu") -> Loaded:
     """The same, but for the model, which is read and checked when it is first asked for."""
     folder = Path(folder)
+    if may_be_theirs(folder):
+        from qkv.folder.building import load_package
+
+        if (package := load_package(folder, device)) is not None:
+            return package
     if not folder.is_dir():
         raise InputError(f"no model folder at {folder}; give the folder that `qkv train --out` wrote")
     about = read_config(folder)
@@ -181,7 +190,19 @@ def look(folder: Path, device: str = "cpu") -> Loaded:
     )
 
 
+def may_be_theirs(path: Path) -> bool:
+    """Whether a translator of another program is to be looked for there: none of them has safetensors."""
+    if not path.is_dir():
+        return path.is_file()
+    return not (path / "model.safetensors").exists() and any((*path.glob("*.bin"), *path.glob("model/model.bin")))
+
+
 def read_config(folder: Path) -> dict[str, Any]:
+    if may_be_theirs(folder):
+        from qkv.convert import find_package
+
+        if find_package(folder) is not None:
+            return {"task": "translate"}
     path = folder / "config.json"
     if not path.exists():
         raise InputError(

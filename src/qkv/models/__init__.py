@@ -26,6 +26,7 @@ from qkv.models.model import (
 from qkv.models.reader import Reader, ReaderConfig, Reading
 from qkv.models.recurrent import Recurrent, RecurrentConfig
 from qkv.models.roberta import Roberta, RobertaConfig
+from qkv.models.ssru import SSRU, SSRUConfig
 from qkv.models.transe import TransE, TransEConfig
 from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, TransformerEncoder, parameter_count
 from qkv.models.unilm import UniLM, UniLMConfig
@@ -35,6 +36,7 @@ MODELS: dict[str, type[Model]] = {
     "transformer": Transformer,
     "recurrent": Recurrent,
     "convolutional": Convolutional,
+    "ssru": SSRU,
     "transformer_encoder": TransformerEncoder,
     "gpt": GPT,
     "gpt2": GPT2,

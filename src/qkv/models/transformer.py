@@ -11,7 +11,7 @@ from qkv.config import build, setting
 from qkv.layers import Embedding, Seen, Stack, StackConfig, attentions, init_xavier, turn
 from qkv.models.model import Backbone, EncoderDecoder, Outputs, count_parameters
 from qkv.positions import POSITIONS, Places
-from qkv.text.tokenizer import PAD
+from qkv.text.tokenizer import EOS, PAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,7 @@ class TransformerConfig(StackConfig):
     sentence_ends: list[int] = setting([], "ids after which a new sentence begins (read from the tokenizer)")
     tied: Literal["all", "decoder", "none"] = setting("all", "which of source, target and output tables are one")
     output_bias: bool = setting(False, "a bias for each word of the vocabulary (Marian has one)")
+    source_end: bool = setting(True, "whether </s> is read behind a source (OpenNMT-py's models do without)")
 
     def attention_of(self, use: str, layer: int = 0) -> str:
         apart = {"encoder": self.encoder_attention, "memory": self.memory_attention}.get(use)
@@ -85,6 +86,7 @@ class Transformer(EncoderDecoder):
 
     def encode(self, src: Tensor) -> tuple[Tensor, Tensor]:
         """The memory (B, S, D) and its mask (B, 1, 1, S)."""
+        src = ended(src, self.config)
         mask = padding(src, PAD)
         return self.encoder(self.source(src), reading(src, self.config), mask), mask
 
@@ -122,6 +124,11 @@ class TransformerEncoder(Backbone):
 
     def encode(self, ids: Tensor, *, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         return self.encoder(self.source(ids), reading(ids, self.config), visible(ids, mask, PAD))
+
+
+def ended(src: Tensor, c: TransformerConfig) -> Tensor:
+    """Sources (B, S), each with its </s>, as the model reads them."""
+    return src if c.source_end else src.masked_fill(src == EOS, PAD)
 
 
 def reading(ids: Tensor, c: TransformerConfig) -> Places:

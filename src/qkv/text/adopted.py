@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from qkv.text.kinds import (
     BPE,
     BYTE_OF,
+    HIDDEN,
     SPECIALS,
     ByteBPE,
     Characters,
@@ -43,8 +44,10 @@ class Adopted(Kind):
         self.space = "" if "Prepend" in json.dumps(tree["normalizer"]) else " "
         self.is_bytes = "ByteLevel" in json.dumps(tree["decoder"])
         self.is_whole = model["type"] == "WordLevel"
+        self.hides = any(token.startswith(HIDDEN) for token in map(str, numbered_tokens(model)))
 
     def spell(self, token: str) -> str:
+        token = token.removeprefix(HIDDEN)
         if self.is_bytes:
             return ByteBPE().spell(token) if BYTE_OF.keys() >= set(token) else token
         if self.end and token.endswith(self.end):
@@ -54,12 +57,17 @@ class Adopted(Kind):
     def letters(self, token: str) -> bytes:
         if self.is_bytes and BYTE_OF.keys() >= set(token):
             return ByteBPE().letters(token)
-        return super().letters(token.removeprefix(self.inside).removesuffix(self.end))
+        return super().letters(token.removeprefix(HIDDEN).removeprefix(self.inside).removesuffix(self.end))
 
     def begins(self, token: str) -> bool:
         if self.inside:
             return not token.startswith(self.inside)
         return bool(self.is_whole or self.end) or super().begins(token)
+
+
+def numbered_tokens(model: Tree) -> list[str]:
+    """The tokens of the "model" of a tokenizer.json, by their ids."""
+    return [entry if isinstance(entry, str) else entry[0] for entry in model["vocab"]]
 
 
 def kind_of(tree: Any) -> Kind | None:

@@ -25,6 +25,7 @@ PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # the spelling that the library's byte fallback looks for
 RESERVED = SPECIALS + BYTES
+HIDDEN = "\ufffe"  # before tokens that are only written: read for what would be unknown. No text has it: no character
 
 # Each alternative is one kind of character, so no piece can spell "<s>" or "<0x41>". None of them can
 # backtrack: the time is linear in the text.
@@ -61,6 +62,7 @@ class Kind:
     prefix = ""  # what the frame puts before a text
     aliases: ClassVar[dict[str, str]] = {}  # other names of special tokens
     space = " "  # what has to be put before a word that is not the first
+    hides = False  # whether there are hidden tokens
     has_words = True  # whether the space before a word belongs to it
     parts_at_spaces = False  # whether the ids of words with single spaces between them are those of each word alone
 

@@ -19,7 +19,7 @@ from qkv.errors import InputError
 from qkv.files import read_text, write_text
 from qkv.text.adopted import TOKENIZERS, kind_of
 from qkv.text.growing import grow
-from qkv.text.kinds import BOS, BPE, EOS, PAD, RESERVED, SPECIALS, UNK, ByteBPE, Kind, added_tokens
+from qkv.text.kinds import BOS, BPE, EOS, HIDDEN, PAD, RESERVED, SPECIALS, UNK, ByteBPE, Kind, added_tokens
 from qkv.text.normalise import check_unicode
 from qkv.text.words import Words
 
@@ -166,7 +166,18 @@ class Tokenizer:
             raise
 
     def _encoded(self, texts: list[str]) -> list[list[int]]:
-        return [encoding.ids for encoding in self._rust.encode_batch_fast(texts, add_special_tokens=False)]
+        rows = [encoding.ids for encoding in self._rust.encode_batch_fast(texts, add_special_tokens=False)]
+        if self.kind.hides:
+            rows = [self._known(text) if UNK in row else row for text, row in zip(texts, rows, strict=True)]
+        return rows
+
+    def _known(self, text: str) -> list[int]:
+        """The ids of a text in which what would be unknown is looked up among the hidden tokens, as other programs do
+        that part a text first and number its parts then."""
+        found, step = self._rust.encode(text, add_special_tokens=False), self._rust.normalizer
+        spans = [text[start:end] for start, end in found.offsets]
+        names = [HIDDEN + (step.normalize_str(span) if step else span) for span in spans]
+        return [self._ids.get(name, UNK) if i == UNK else i for i, name in zip(found.ids, names, strict=True)]
 
     def _by_words(self, texts: list[str]) -> list[list[int]]:
         """The same, each word encoded once: a few thousand words are most of any text. Texts with other white space

@@ -16,12 +16,15 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from qkv.config import from_tree, parse_call
+from qkv.config import Tree, from_tree, parse_call
 from qkv.convert.adopt import adopt
-from qkv.convert.foreign import ACTIVATIONS, Converted, write_tokenizer
+from qkv.convert.foreign import ACTIVATIONS, RANKED, Converted, write_tokenizer
+from qkv.convert.package import Package
 from qkv.convert.plain import output_bias, place_table
+from qkv.convert.sentencepiece import Joined, joined, read_pieces
 from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_with
+from qkv.layers import NEVER
 from qkv.models import Transformer, TransformerConfig
 from qkv.positions import Sinusoidal
 from qkv.text.frames import Frame
@@ -103,7 +106,13 @@ def read_marian(folder: Path, tree: dict[str, Any], theirs: dict[str, Tensor]) -
     settings = from_tree(MarianSettings, {key: tree[key] for key in wanted & tree.keys()}, f"{folder}/config.json")
     pad, start, end = settings.pad_token_id, settings.decoder_start_token_id, settings.eos_token_id
     own = {"<pad>": pad, "</s>": end} | ({"<s>": start} if start != pad else {})  # mostly their padding is their start
-    tokenizer, rows = adopt(folder, size=settings.vocab_size, parts=own)
+    silent = list[int]()
+    if (folder / "source.spm").exists() and not (folder / "tokenizer.json").exists():
+        words = read_opus_words(folder, settings)
+        tokenizer, rows = words.tokenizer, words.source
+        silent = [number for number, row in enumerate(words.target) if row < 0]
+    else:
+        tokenizer, rows = adopt(folder, size=settings.vocab_size, parts=own)
     rows = [pad, start, end, *(row if row >= 0 else pad for row in rows[3:])]
     rest = theirs.keys() - {*TABLES, HEAD, BIAS}
     named = {replaced(name.removeprefix("model."), ((old, new) for new, old in NAMES)): theirs[name] for name in rest}
@@ -113,6 +122,7 @@ def read_marian(folder: Path, tree: dict[str, Any], theirs: dict[str, Tensor]) -
     if any(len(table) != settings.vocab_size for table in [*tables.values(), bias]):
         raise InputError(f"{folder}: the word tables of model.safetensors do not have the vocab_size of config.json")
     named |= {name: table[rows] for name, table in tables.items()} | {"vocabulary.bias": bias[rows]}
+    named["vocabulary.bias"][silent] = NEVER
     ours = {
         "vocab_size": len(rows), "d_model": settings.d_model, "d_ff": settings.encoder_ffn_dim,
         "n_heads": settings.encoder_attention_heads, "encoder_layers": settings.encoder_layers,
@@ -122,13 +132,36 @@ def read_marian(folder: Path, tree: dict[str, Any], theirs: dict[str, Tensor]) -
     }  # fmt: skip
     config = from_tree(TransformerConfig, ours, f"{folder}/config.json")
     about = tree.get("qkv")
-    return Converted("transformer", config, named, tokenizer, about if isinstance(about, dict) else {})
+    return Converted("transformer", config, named, tokenizer, about if isinstance(about, dict) else theirs_of(folder))
+
+
+def read_opus_words(folder: Path, settings: MarianSettings) -> Joined:
+    """OPUS-MT's: source.spm parts a text, and vocab.json numbers the tokens of both languages."""
+    package = Package(folder)
+    table = package.table("vocab.json")
+    numbers = [number for number in table.values() if type(number) is int]
+    if sorted(numbers) != [*range(len(table))] or len(table) > settings.vocab_size:
+        raise InputError(f"{folder}/vocab.json has no token for each id below vocab_size; copy the whole folder again")
+    words = sorted(table, key=table.__getitem__)
+    words += [f"<id {number}>" for number in range(len(words), settings.vocab_size)]
+    if "<unk>" not in table:
+        raise InputError(f"{folder}/vocab.json has no <unk>; copy the whole model folder again")
+    played = {"</s>": words[settings.eos_token_id], "<pad>": words[settings.pad_token_id]}
+    pieces = read_pieces(package.read("source.spm"), package.name("source.spm"))
+    return joined(pieces, words, words, "<unk>", played)
 
 
 def replaced(name: str, pairs: Iterable[tuple[str, str]]) -> str:
     for old, new in pairs:
         name = name.replace(old, new)
     return name
+
+
+def theirs_of(folder: Path) -> Tree:
+    """The languages of an OPUS-MT folder, which its tokenizer's settings name."""
+    known = Package(folder).table("tokenizer_config.json")
+    about = {"source": known.get("source_lang"), "target": known.get("target_lang")}
+    return {**RANKED, **{key: value for key, value in about.items() if value and isinstance(value, str)}}
 
 
 def positions(named: dict[str, Tensor], settings: MarianSettings) -> str:
@@ -174,6 +207,10 @@ def write_marian(out: Path, model: Transformer, tokenizer: Tokenizer, about: Map
     c = model.config
     if c.eps != 1e-5:
         raise InputError(f"Marian and Pegasus have eps=1e-05 and no other, not {c.eps}; translate with qkv itself")
+    if not c.source_end:
+        raise InputError(
+            "Marian and Pegasus read </s> behind each source, and this model does not; export to ctranslate2"
+        )
     family, architecture = NAMED[c.norm]
     activation = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == c.activation)
     ids = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}

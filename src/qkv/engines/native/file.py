@@ -38,7 +38,8 @@ Array = NDArray[Any]
 
 def has_native_form(model: Model) -> bool:
     """Whether a model can be read, or searched with, by the native engine."""
-    return isinstance(model, Bert | GPT2 | TransformerEncoder | Transformer) and has_standard_parts(model)
+    is_known = isinstance(model, Bert | GPT2 | TransformerEncoder | Transformer) and has_standard_parts(model)
+    return is_known and getattr(model.config, "source_end", True)
 
 
 def stacks_of(model: Model) -> dict[str, Stack]:

@@ -112,5 +112,5 @@ class NativeWriter:
         """The n best, by log p and the length penalty of a beam."""
         alpha = how.alpha if how.beam > 1 and not how.sampling else 0.0
         pairs = zip(found.texts, found.log_p, strict=True)
-        every = [over(tokens, log_p, len(tokens) >= limit, how.ends, alpha) for tokens, log_p in pairs]
+        every = [over(tokens, log_p, len(tokens) >= limit, how.ends, alpha, how.constant) for tokens, log_p in pairs]
         return sorted(every, key=lambda h: -h.score)[: how.n_best]
