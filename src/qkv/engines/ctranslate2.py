@@ -10,7 +10,7 @@ import torch
 
 from qkv.convert import digest, exporting, mark, need
 from qkv.decoding.engine import Plain, Search, Spread, Work
-from qkv.decoding.hypothesis import Hypothesis, length_penalty
+from qkv.decoding.hypothesis import CONSTANT, Hypothesis, length_penalty
 from qkv.decoding.sampling import RowNumber
 from qkv.errors import InputError
 from qkv.folder import Loaded
@@ -98,7 +98,7 @@ class CTranslate2:
         return found
 
 
-def scored(ids: list[int], log_probability: float, alpha: float, constant: float) -> Hypothesis:
+def scored(ids: list[int], log_probability: float, alpha: float, constant: float = CONSTANT) -> Hypothesis:
     return Hypothesis(ids, log_probability / length_penalty(len(ids) + 1, alpha, constant), log_probability, True)
 
 
