@@ -22,7 +22,8 @@ from qkv.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed; pip install 'qkv[dev]'")
 
-FOLDERS = [name for name in PACKAGES if name not in ("stories15m", "argos", "firefox")]  # which have forms of their own
+OTHER = ("stories15m", "argos", "firefox")  # whose tokenizers are of other forms
+FOLDERS = [name for name in PACKAGES if name not in OTHER]
 
 # Letters of many scripts, signs, marks that combine, and white space and controls of all sorts.
 LETTERS = [

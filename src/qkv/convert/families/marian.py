@@ -159,6 +159,8 @@ def replaced(name: str, pairs: Iterable[tuple[str, str]]) -> str:
 
 def theirs_of(folder: Path) -> Tree:
     """The languages of an OPUS-MT folder, which its tokenizer's settings name."""
+    if (folder / "tokenizer.json").exists():
+        return {}
     known = Package(folder).table("tokenizer_config.json")
     about = {"source": known.get("source_lang"), "target": known.get("target_lang")}
     return {**RANKED, **{key: value for key, value in about.items() if value and isinstance(value, str)}}
