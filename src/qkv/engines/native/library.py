@@ -150,7 +150,7 @@ class Native:
             given["listed"] = array("i", chain.from_iterable(lists))
             given["listed_starts"] = array("q", accumulate(map(len, lists), initial=0))
         if samples and (numbers is None or numbers.shape != (count, samples, width)):
-            shape = () if numbers is None else numbers.shape
+            shape = (0,) if numbers is None else numbers.shape
             raise InputError(f"numbers {shape} are not ({count}, {samples}, {width})")
         out: dict[str, array[Any]] = {
             "counts": array("i", bytes(4 * count)), "sizes": array("i", bytes(4 * count * each)),
