@@ -105,6 +105,7 @@ def test_a_server_and_its_page_run_where_there_is_no_torch(folders: dict[str, Pa
         first = process.stdout.readline()
         url = first.partition("/ is the page")[0]
         assert "; transformer runs by int8 (8 bits by the native engine, " in first, process.communicate()[1]
+        assert "), since int8.qkv is there" in first
         assert "<title>qkv</title>" in get("/")
         assert [model["name"] for model in json.loads(get("/api/models"))["models"]] == list(KINDS)
         said = json.loads(get("/translate", q=TEXTS[0], source="en", target="de", format="text"))

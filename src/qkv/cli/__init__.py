@@ -39,7 +39,7 @@ MODULES = {
 }
 COMMANDS = {name.rstrip("_"): f"{module}:{name}" for module, functions in MODULES.items() for name in functions}
 LIGHT = {"check", "completion", "list"}  # commands that need no torch,
-LATE = {"embed", "generate", "score", "serve", "translate"}  # ... and those that need none for some models
+LATE = {"generate", "score", "serve", "translate"}  # ... and those that need none for some models
 SECTIONS = {
     "--model": "--model.d-model 256; the folder to write is --out, and what to train --architecture",
     "--data": "--data.vocab-size 4000",

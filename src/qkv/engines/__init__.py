@@ -158,6 +158,13 @@ def chosen(path: Path, model: "Model") -> str:
     return f"lean: {f'no {NATIVE} yet (qkv quantize)' if is_built() else 'the native engine is not built'}"
 
 
+def why(path: Path, loaded: Loaded, engine: Engine) -> str:
+    """Why --engine auto has taken this one."""
+    if isinstance(engine, NativeWriter):
+        return f"{NATIVE} is there"
+    return f"{NATIVE} was left out" if has_fast_bytes(path) else chosen(path, loaded.model).partition(": ")[2]
+
+
 ENGINES: dict[str, Open] = {
     "lean": partial(open_by_torch, "lean"),
     "int8": open_bytes,

@@ -149,7 +149,7 @@ def positions(asked: Visit) -> View:
     return asked.model(served).alone(lambda: inside().positions_view(served.model))
 
 
-async def architecture(asked: Visit) -> View:
+def architecture(asked: Visit) -> View:
     return inside().architecture_view(served_at(asked).model)
 
 

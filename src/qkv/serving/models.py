@@ -11,7 +11,7 @@ from typing import Any
 from qkv.decoding import Translator
 from qkv.decoding.searcher import Opened
 from qkv.device import ENGINE, device_name
-from qkv.engines import in_words
+from qkv.engines import in_words, why
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded, look
 from qkv.opening import OPENERS, options, task_in, task_named
@@ -29,12 +29,15 @@ class Served:
     folder: Path
     model: Any  # what `qkv.load` gives: a Translator, a Generator, a Classifier ...
     task: str
+    why: str = ""  # its engine was taken
     uses: Mapping[str, Callable[[], Any]] = field(default_factory=dict)  # what makes of it what else it can do
 
     @property
     def engine(self) -> str:
-        """Which engine writes, in words; nothing for one that reads."""
-        return in_words(self.model.engine) if isinstance(self.model, Opened) else ""
+        """Which engine writes, in words, and why if nobody asked for it; nothing for one that reads."""
+        if not isinstance(self.model, Opened):
+            return ""
+        return in_words(self.model.engine) + (f", since {self.why}" if self.why else "")
 
     @property
     def verbs(self) -> list[str]:
@@ -119,7 +122,9 @@ class Models:
             model, task = opened(loaded, engine, own_process)
             if isinstance(model, Opened):
                 model.open_workers()  # now, while this process has no threads that a copy would miss
-            served[name] = Served(name, Path(folder), model, task, uses(loaded))
+            by_itself = engine == ENGINE and isinstance(model, Opened)
+            reason = why(Path(folder), loaded, model.engine) if by_itself else ""
+            served[name] = Served(name, Path(folder), model, task, reason, uses(loaded))
             for part, one in getattr(model, "parts", {}).items():  # each answers by a name of its own
                 served[f"{name}.{part}"] = Served(f"{name}.{part}", Path(folder), one, one.task.name)
         return cls(list(served.values()))

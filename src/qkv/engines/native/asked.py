@@ -98,7 +98,7 @@ class NativeAsked:
                 raise InputError(f"there are {count} sentences and {len(lists)} lists; give as many")
             given |= {"listed": joined(lists), "listed_starts": array("q", accumulate(map(len, lists), initial=0))}
         if samples and (numbers is None or numbers.shape != (count, samples, width)):
-            shape = () if numbers is None else numbers.shape
+            shape = (0,) if numbers is None else numbers.shape
             raise InputError(f"numbers {shape} are not ({count}, {samples}, {width})")
         self.width, self.each = width, each
         self.counts, self.sizes = room("i", count), room("i", count * each)
