@@ -15,20 +15,20 @@ from qkv.engines.native.library import Native
 from qkv.models import Model
 from qkv.text.tokenizer import BOS, EOS
 
+NAMES = {8: "int8", 16: "float16", 32: "float32"}  # by the bits of a weight
 ENDS: tuple[Ends, ...] = ("forced", "cut", "never")  # native/search.h, enum Ends
 
 
 class NativeWriter(Plain):
-    """The same searches as `Plain`, whose parts they are tested against; in 8 bits, or float32 for tests.
+    """The same searches as `Plain`, whose parts they are tested against; in 8 bits, in 16, or in float32 for tests.
 
     What is found for a text depends on nothing but the text, to the last bit of its score.
     """
 
-    name = "int8"
-
     def __init__(self, model: Model, native: Native, other: Callable[[], Plain] | None = None) -> None:
         """`other` opens what does the rest, when there is some: sources that have no place in the file."""
         super().__init__(model)
+        self.name = NAMES[native.bits]
         self.native, self.open_other = native, other or (lambda: Plain(model))
 
     @cached_property
