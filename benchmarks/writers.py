@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from corpus import VOCABULARY, whole_vocabulary
 from peers import copied, marian
 from qkv.convert.ctranslate2 import write_ctranslate2
-from qkv.decoding import Search, beam_search, greedy
+from qkv.decoding import Search, beam_search
+from qkv.decoding.greedy import greedy
 from qkv.engines.lean import Lean
 from qkv.engines.native.file import write
 from qkv.engines.native.library import NOT_BUILT, is_built

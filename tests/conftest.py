@@ -1,10 +1,11 @@
 """For all tests: one thread. Test models are tiny, and two threads that wait for each other are slower than one."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from torch import Tensor
@@ -15,6 +16,31 @@ pytest.register_assert_rewrite("properties")
 # A runner in the background may have told its children to ignore Ctrl-C; ours must hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)
+
+
+OF_PYTHON = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")  # these end with the process itself
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_process_outlives_the_tests() -> Iterator[None]:
+    """What a test has started has ended when all are done: one that goes on keeps the suite from ending."""
+    yield
+    started = running()
+    _, alive = psutil.wait_procs(started, timeout=30)
+    assert [started[process] for process in alive] == []
+
+
+def running() -> dict[psutil.Process, str]:
+    """The processes that this one has started, and those that they have, with their commands."""
+    found = {}
+    for process in psutil.Process().children(recursive=True):
+        try:
+            said = " ".join(process.cmdline())
+            if process.status() != psutil.STATUS_ZOMBIE and not any(name in said for name in OF_PYTHON):
+                found[process] = said
+        except psutil.NoSuchProcess:
+            continue
+    return found
 
 
 @pytest.fixture

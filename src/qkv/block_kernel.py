@@ -1,7 +1,7 @@
 """Attention in which each block of queries sees a few blocks of keys: time and memory grow with the length alone."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -99,14 +99,27 @@ def wide_queries(q: Tensor, blocks: Blocks, group: Group) -> tuple[Tensor, Tenso
     return index.expand(*q[group].shape[:2], -1, q.size(-1)), real
 
 
-def all_gradients(
-    q: Tensor, k: Tensor, v: Tensor, grad: Tensor, index: Tensor, real: Tensor | None
-) -> tuple[Tensor, ...]:
-    """Of the queries at `index`, which see all keys, and of k and v through them."""
-    with torch.enable_grad():
-        own, k, v = (each.detach().requires_grad_() for each in (q.gather(2, index), k, v))
-        context = F.scaled_dot_product_attention(own, k, v, real)
-    return torch.autograd.grad(context, (own, k, v), grad.gather(2, index))
+def add_all_gradients(
+    q: Tensor, k: Tensor, v: Tensor, grad: Tensor, index: Tensor, real: Tensor | None, sums: Sequence[Tensor]
+) -> Tensor:
+    """The gradients of the queries at `index`, which see all keys; what k and v get through them is added to `sums`.
+
+    A few queries at a time: no more scores are held than of other pieces.
+    """
+    wide, scale, found = sums[0].dtype, q.size(-1) ** -0.5, []
+    (of_k, of_v), (k, v) = (each.flatten(0, 1) for each in sums), (each.flatten(0, 1).to(wide) for each in (k, v))
+    for some in index.split(max(1, CELLS // k.size(0) // k.size(1)), dim=2):  # (.., some of G, K)
+        own, here = (each.gather(2, some).flatten(0, 1).to(wide) for each in (q, grad))
+        scores = (own @ k.mT).mul_(scale).view(*some.shape[:3], -1)
+        if real is not None:
+            scores.masked_fill_(~real, -torch.inf)
+        weights = torch.softmax(scores, dim=-1, out=scores).nan_to_num_().flatten(0, 1)  # (P, some of G, T)
+        of_v.baddbmm_(weights.mT, here)
+        of_scores = torch._softmax_backward_data(here @ v.mT, weights, -1, wide)
+        of_k.baddbmm_(of_scores.mT, own, alpha=scale)
+        found.append((of_scores @ k).mul_(scale).view(some.shape))
+        del scores, weights, of_scores
+    return torch.cat(found, dim=2).to(q.dtype)
 
 
 class _BlockAttention(torch.autograd.Function):
@@ -141,10 +154,7 @@ class _BlockAttention(torch.autograd.Function):
             sums = [each[group].zero_() if is_view else zeros(each[group].shape, dtype=wide) for each in (of_k, of_v)]
             if apart is not None:
                 narrow = q.new_ones(*q[group].shape[:3], 1).scatter_(2, apart[0][..., :1], 0)
-                its_q, *others = all_gradients(q[group], k[group], v[group], grad[group], *apart)
-                for each, more in zip(sums, others, strict=True):
-                    each += more
-                del others, more
+                its_q = add_all_gradients(q[group], k[group], v[group], grad[group], *apart, sums)
             one = (q.size(2) // N, K) if is_view else (q.size(2) // N * K,)  # a block; in one dimension it is faster
             flat_k, flat_v = (each.view(-1, *one) for each in sums)
             for piece in pieces(q, k, v, blocks, group, many, ctx.dropout, rng):

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
-
 from qkv.errors import InputError, nearest
 from qkv.files import read_text
 
@@ -60,6 +58,8 @@ def check_types(cls: type[Any], tree: Mapping[str, Any], where: str, inside: str
 
 
 def _validated(kind: Any, value: Any, where: str, inside: str) -> Any:
+    from pydantic import TypeAdapter, ValidationError  # here: a tenth of a second that many commands need not wait
+
     try:
         return TypeAdapter(kind).validate_json(json.dumps(value, default=str), strict=True)  # TOML has dates, JSON none
     except ValidationError as error:
@@ -154,6 +154,8 @@ def build(table: Mapping[str, Callable[..., T]], spec: str, *args: Any) -> T:
         raise InputError(f"unknown name {name!r}; {nearest(name, table)}")
     part = table[name]
     accepted = {p.name: p.annotation for p in inspect.signature(part).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    if keywords:
+        from pydantic import TypeAdapter, ValidationError
     for key, value in keywords.items():
         if key not in accepted:
             hint = nearest(key, accepted) if accepted else "it takes none"

@@ -52,6 +52,13 @@ def table(module: str, name: str) -> dict[str, Part]:
     return parts
 
 
+def names(module: str, name: str) -> list[str]:
+    """The names of a table alone: of all files, only the one that has it is read."""
+    _, made = find(module, name)
+    displays = (statement.value for statement in made if isinstance(statement.value, ast.Dict))
+    return [ast.literal_eval(key) for display in displays for key in display.keys if key is not None]
+
+
 def part(module: str, name: str) -> Part:
     """A class or function of a module, or one that the module imports."""
     module, (definition, *_) = find(module, name)

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from qkv.display import Display, duration
 from qkv.errors import InputError, nearest
 from qkv.evaluation import error_rates
 from qkv.files import write_text
@@ -17,7 +18,6 @@ from qkv.opening import load_translator
 from qkv.tasks.corpus import hashed
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import train
-from qkv.training.display import Display, duration
 from qkv.training.run import check_out
 
 Dictionary = dict[str, list[list[str]]]  # word -> its pronunciations

@@ -1,12 +1,24 @@
 """Where to compute, and how exactly: the device and its number format."""
 
-import torch
+from typing import TYPE_CHECKING
 
 from qkv.errors import InputError
 
+if TYPE_CHECKING:
+    import torch
 
-def choose_device(name: str, otherwise: str = "--device auto") -> torch.device:
+ENGINE = "auto"  # what searches and reads, by a name of engines.ENGINES, unless another is asked for
+
+
+def device_name(name: str) -> str:
+    """The device of that name, if there is one; the processor is always there, and torch need not be asked for it."""
+    return name if name == "cpu" else str(choose_device(name, "cpu"))
+
+
+def choose_device(name: str, otherwise: str = "--device auto") -> "torch.device":
     """The device of that name, "auto" for the best there is; if there is none, the error says what to use."""
+    import torch
+
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
@@ -17,8 +29,10 @@ def choose_device(name: str, otherwise: str = "--device auto") -> torch.device:
     return device
 
 
-def choose_precision(name: str, device: torch.device) -> torch.dtype:
+def choose_precision(name: str, device: "torch.device") -> "torch.dtype":
     """bfloat16 where the device has instructions for it, float32 elsewhere; weights and sums stay float32 always."""
+    import torch
+
     if name != "auto":
         return torch.bfloat16 if name == "bfloat16" else torch.float32
     if device.type == "cuda":

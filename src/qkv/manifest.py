@@ -30,6 +30,12 @@ def sealed(folder: Path) -> dict[str, str] | None:
         raise InputError(f"{path} is damaged; copy the whole folder again, or write it anew: {cure(folder)}") from None
 
 
+def weights_digest(folder: Path) -> str:
+    """The SHA-256 of a model folder's weights, in hex, or of the file that lists theirs where there are several."""
+    path = folder / "model.safetensors"
+    return digest(path if path.exists() else path.with_name(f"{path.name}.index.json"))
+
+
 def changed(folder: Path) -> list[str]:
     """The files that are not what the manifest says, or not there; none of a folder without a manifest."""
     found = sealed(folder) or {}

@@ -5,13 +5,13 @@ import os
 import sys
 from pathlib import Path
 
-import torch
-
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # malloc.h
 
 
 def peak_memory() -> int | None:
     """Bytes: of the GPU where there is one, else of this process so far; None where the system does not tell."""
+    import torch
+
     if torch.cuda.is_available() and (most := torch.cuda.max_memory_allocated()):
         return most
     status = Path("/proc/self/status")

@@ -1,20 +1,34 @@
-"""Opening a model folder: `qkv.load` gives what its task makes of it, whatever the task."""
+"""Opening a model folder: `qkv.load` gives what its task makes of it, whatever the task.
 
-from collections.abc import Mapping
+Tasks are of torch. What translates or writes on is opened here without its task, so that an engine that needs no torch
+imports none.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qkv import folder
 from qkv.config import Tree
 from qkv.decoding import Translator
-from qkv.device import choose_device
-from qkv.engines import open_translator
+from qkv.device import device_name
+from qkv.engines import open_generator, open_translator
 from qkv.errors import InputError, nearest
-from qkv.models import MODELS
-from qkv.tasks import TASKS, USES, Joint, Task
-from qkv.tasks.predictor import Classifier
-from qkv.tasks.translation import Translate
+
+if TYPE_CHECKING:
+    from qkv.tasks import Task
+
+
+class Opener(NamedTuple):
+    """The command that asks a model of some task, and what opens it: as its task says."""
+
+    command: str
+    open: Callable[..., Any]
+
+
+TRANSLATES = "translate"  # the task of a folder that names none
+OPENERS = {TRANSLATES: Opener("translate", open_translator), "language_model": Opener("generate", open_generator)}
 
 
 def load(
@@ -28,26 +42,37 @@ def load(
     write those of `engines.open_translator`, engine="int8", workers=2. `beside` is a second classifier of the same
     labels, whose probabilities are averaged with those of the first.
     """
-    loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
+    loaded = folder.look(Path(path), device_name(device))
+    own = task_named(loaded.about)
+    if own in OPENERS and task in (None, own) and beside is None:
+        check_options(path, own, how, writer_options())
+        return OPENERS[own].open(loaded, **how)
     opened = task_in(loaded, task)
-    known = options(opened)
-    for name in how.keys() - set(known):
-        what = nearest(name, known) if known else f"a model of the task {opened.name!r} has none, leave it out"
-        raise InputError(f"there is no option {name!r} for {path}; {what}")
+    check_options(path, opened.name, how, options(opened))
     found = opened.open(loaded, **how)
     if beside is not None:
+        from qkv.tasks import Classifier
+
         if not isinstance(found, Classifier):
             raise InputError(f"{path} is of the task {opened.name!r}; only classifiers are averaged, leave beside out")
         found.join(load(beside, device, task=task, **how))
     return found
 
 
-def options(task: Task) -> list[str]:
+def check_options(path: str | Path, task: str, how: Iterable[str], known: list[str]) -> None:
+    for name in set(how) - set(known):
+        what = nearest(name, known) if known else f"a model of the task {task!r} has none, leave it out"
+        raise InputError(f"there is no option {name!r} for {path}; {what}")
+
+
+def options(task: "Task") -> list[str]:
     """What `open` of a task may be asked; an engine's options where it takes any."""
     asked = signature(task.open).parameters
-    if "how" in asked:
-        asked = signature(open_translator).parameters
-    return list(asked)[1:]
+    return writer_options() if "how" in asked else list(asked)[1:]
+
+
+def writer_options() -> list[str]:
+    return list(signature(open_translator).parameters)[1:]
 
 
 def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Translator:
@@ -60,14 +85,35 @@ def load_translator(path: str | Path, device: str = "cpu", **how: Any) -> Transl
 
 def may_translate(path: str | Path) -> bool:
     """Whether a folder holds a translator, by its config.json; what is no folder is told when it is opened."""
-    return not Path(path).is_dir() or task_in_folder(path).opens is Translator
+    if not Path(path).is_dir() or task_named(folder.read_config(Path(path))) == TRANSLATES:
+        return True
+    return task_in_folder(path).opens is Translator
 
 
-def task_in(loaded: folder.Loaded, name: str | None = None) -> Task:
+def has_bleu(path: Path) -> bool:
+    """Whether BLEU is what a model is measured by."""
+    return task_named(folder.read_config(path)) == TRANSLATES or "bleu" in task_in_folder(path).figures
+
+
+def check_asked(path: Path, command: str) -> None:
+    """Refuse a folder whose task is not for this command; what is no folder is told when it is opened."""
+    if not path.is_dir() or (
+        (opener := OPENERS.get(task_named(folder.read_config(path)))) and opener.command == command
+    ):
+        return
+    task = task_in_folder(path)
+    if not task.asks.startswith(f"qkv {command} "):
+        raise InputError(f"{path} holds a model of the task {task.name!r}; ask it by {task.asks} --model {path}")
+
+
+def task_in(loaded: folder.Loaded, name: str | None = None) -> "Task":
     """The task of a trained model, or another that it can do as it is, with the settings that it remembers of its
     data."""
+    from qkv.models import MODELS
+    from qkv.tasks import TASKS
+
     architecture, _ = folder.origin(loaded.model)
-    own = str(loaded.about.get("task", Translate.name))
+    own = task_named(loaded.about)
     kind, model = known_task({"task": name or own}), MODELS[architecture]
     is_learned = kind.name in TASKS
     if kind.name != own if is_learned else not issubclass(model, kind.kinds):
@@ -87,7 +133,9 @@ def score_files(
 ) -> Tree:  # fmt: skip
     """What a trained model, or two of them, are worth on files of examples: the figures of its task, or `by` another
     objective; or those of one part of a mixture."""
-    loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
+    from qkv.tasks import TASKS, Joint
+
+    loaded = folder.load(Path(path), device_name(device))
     task: Task = task_in(loaded)
     if part:
         if not isinstance(task, Joint):
@@ -110,14 +158,21 @@ def score_files(
     return {"task": task.name, "examples": len(examples), **figures}
 
 
-def task_in_folder(path: str | Path) -> type[Task]:
+def task_in_folder(path: str | Path) -> "type[Task]":
     """The task that a model folder was trained for."""
     return known_task(folder.read_config(Path(path)))
 
 
-def known_task(about: Mapping[str, Any]) -> type[Task]:
+def task_named(about: Mapping[str, Any]) -> str:
     """The task that a folder names; the first folders named none."""
-    name = str(about.get("task", Translate.name))
+    return str(about.get("task", TRANSLATES))
+
+
+def known_task(about: Mapping[str, Any]) -> "type[Task]":
+    """The same, if there is such a task."""
+    from qkv.tasks import USES
+
+    name = task_named(about)
     if name not in USES:
         raise InputError(f"the model is of a task {name!r}, which this qkv does not have; {nearest(name, USES)}")
     return USES[name]

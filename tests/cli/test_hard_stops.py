@@ -159,6 +159,7 @@ def test_ctrl_c_while_workers_translate(
     """The signal reaches all of them, as in a terminal; one sentence, nothing half written, and no worker is left."""
     (tmp_path / "many.txt").write_text("".join(f"{i % 90} {i % 7}\n" for i in range(200_000)))
     command = [sys.executable, "-m", "qkv", "translate", "many.txt", "-o", "out.txt", "--model", str(model)]
+    command += ["--engine", "lean"]  # our own has threads, and no processes
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, cwd=tmp_path, env={**environment, "OMP_NUM_THREADS": "2"}, text=True,
         start_new_session=True,

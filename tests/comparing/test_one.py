@@ -14,11 +14,11 @@ from qkv.comparing import one
 from qkv.comparing.plan import Row, read_recipe
 from qkv.comparing.shared import Shared
 from qkv.config import merge
+from qkv.display import Display
 from qkv.evaluation import score
 from qkv.opening import task_in
 from qkv.tasks import Corpus
 from qkv.tasks.translation import Translate
-from qkv.training.display import Display
 
 
 @pytest.fixture(scope="module")

@@ -25,9 +25,9 @@ from qkv.comparing.stages import budgeted, chain, check, reading
 from qkv.comparing.table import Entry, Table, combined
 from qkv.config import Tree, merge
 from qkv.contents import recipes
+from qkv.display import Display
 from qkv.errors import InputError
 from qkv.tasks import TASKS
-from qkv.training.display import Display
 
 RECIPE = """published = "0: nothing was published of this"
 

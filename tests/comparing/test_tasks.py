@@ -18,10 +18,10 @@ from qkv.comparing.plan import Row, possible, read_recipe
 from qkv.comparing.shared import Shared
 from qkv.comparing.table import Entry, Table
 from qkv.config import merge
+from qkv.display import Display
 from qkv.errors import InputError
 from qkv.opening import score_files
 from qkv.tasks import TASKS
-from qkv.training.display import Display
 
 RECIPE = """task = "classify"
 train = ["{place}/train.tsv"]

@@ -15,7 +15,8 @@ from qkv.convert.ctranslate2 import write_ctranslate2
 from qkv.convert.export import write_hugging_face
 from qkv.convert.families.marian import in_halves, write_marian
 from qkv.convert.onnx import OnnxModel, write_onnx
-from qkv.decoding import Hypothesis, Plain, Search, beam_search, greedy, padded
+from qkv.decoding import Hypothesis, Plain, Search, beam_search, padded
+from qkv.decoding.greedy import greedy
 from qkv.decoding.translator import longest_targets
 from qkv.engines.ctranslate2 import CTranslate2, scored
 from qkv.errors import InputError

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.decoding import Plain, Search, beam_search, greedy, length_penalty
+from qkv.decoding import Plain, Search, beam_search, length_penalty
+from qkv.decoding.greedy import greedy
 from qkv.models import Transformer
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.decoding import length_penalty
-from qkv.decoding.hypothesis import Constraints, Ends, loops
+from qkv.decoding.constraints import Constraints
+from qkv.decoding.hypothesis import Ends, loops
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
 

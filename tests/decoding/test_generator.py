@@ -11,8 +11,8 @@ from torch import Tensor
 from kit import refused, stirred
 from qkv import record_attention
 from qkv.decoding import Generated, Generator, Plain, beam_search, length_penalty
-from qkv.decoding.engine import padded_left
 from qkv.decoding.generator import search_for
+from qkv.decoding.plain import padded_left
 from qkv.errors import InputError
 from qkv.models import GPT2, GPT2Config
 from qkv.text.tokenizer import BOS, EOS, PAD, RESERVED, UNK, Tokenizer

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.decoding import greedy
+from qkv.decoding.greedy import greedy
 from qkv.models import Transformer
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.decoding import Hypothesis, beam_search, greedy
+from qkv.decoding import Hypothesis, beam_search
+from qkv.decoding.greedy import greedy
 from qkv.models import Transformer
 
 Pad = Callable[[list[list[int]]], Tensor]

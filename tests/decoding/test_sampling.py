@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.decoding import greedy, sample
+from qkv.decoding import sample
+from qkv.decoding.greedy import greedy
 from qkv.decoding.sampling import narrow
 from qkv.errors import InputError
 from qkv.models import Transformer

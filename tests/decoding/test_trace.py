@@ -48,7 +48,7 @@ def next_log_p(translator: Translator, traced: Trace, tokens: list[str]) -> torc
     """log p of every next token, from the whole model at once: no cache, no state."""
     ids = [NUMBERS[token] for token in tokens]
     logits = translator.model(torch.tensor([[*traced.source_ids, EOS]]), torch.tensor([[BOS, *ids]])).logits[0, -1]
-    logits[NEVER] = -torch.inf
+    logits[list(NEVER)] = -torch.inf
     return logits.log_softmax(dim=-1)
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from kit import draw, stirred, tiny_model
-from qkv.decoding import Plain, Search, greedy
-from qkv.decoding.hypothesis import best
+from qkv.decoding import Plain, Search
+from qkv.decoding.constraints import best
+from qkv.decoding.greedy import greedy
 from qkv.engines.lean import Lean, LeanEmbedding, LeanTransformer, Sentences, is_standard, packed, padded
 from qkv.models import Recurrent, RecurrentConfig, Transformer
 from searches import some_stay

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kit import stirred, tiny_model, tokenizer
 from qkv.decoding import Generator, Plain, Search
-from qkv.decoding.engine import padded_left
+from qkv.decoding.plain import padded_left
 from qkv.engines.lean import Lean, LeanGPT2, is_standard
 from qkv.engines.reader import can_read
 from searches import some_stay

@@ -117,7 +117,7 @@ def test_smoothing_is_the_papers_and_saves_narrow_channels() -> None:
 
 
 @needs_engine
-def test_the_file_is_opened_by_name_and_auto(tmp_path: Path) -> None:
+def test_the_file_is_opened_by_name_and_auto(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = tokenizer(*TEXTS, size=300, kind="wordpiece")
     save_untrained(tmp_path, "bert", words, {"task": "fill"}, d_model=32, n_heads=4)
     loaded: Any = folder.load(tmp_path)
@@ -136,7 +136,9 @@ def test_the_file_is_opened_by_name_and_auto(tmp_path: Path) -> None:
         open_reader(loaded, "int8")
     (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-64])
     with pytest.raises(InputError, match=r"int8.qkv cannot be used: it has .*; make it with: qkv quantize"):
-        open_reader(loaded, "auto")
+        open_reader(loaded, "int8")
+    assert np.array_equal(qkv.load(tmp_path, task="embed").embed(TEXTS), exact)
+    assert "engine int8 is left out: " in capsys.readouterr().err
     (tmp_path / FILE).unlink()
     assert np.array_equal(qkv.load(tmp_path, task="embed", engine="auto").embed(TEXTS), exact)
 

@@ -15,7 +15,8 @@ from torch import Tensor
 import kit
 from kit import save_untrained
 from qkv.data import Rows, RowsOnDisk, write_rows
-from qkv.decoding import Search, beam_search, greedy, padded
+from qkv.decoding import Search, beam_search, padded
+from qkv.decoding.greedy import greedy
 from qkv.decoding.translator import longest_targets
 from qkv.engines.lean import Lean
 from qkv.engines.native.file import write

@@ -4,8 +4,8 @@ import torch
 
 from kit import batch
 from qkv.data import Batch, Place, generator
-from qkv.decoding import greedy
-from qkv.decoding.engine import padded
+from qkv.decoding.greedy import greedy
+from qkv.decoding.plain import padded
 from qkv.models import UniLM
 from qkv.models.unilm import UniLMConfig
 from qkv.objectives.one_way import MaskedTranslation

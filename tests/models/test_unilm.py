@@ -13,7 +13,8 @@ from qkv import folder
 from qkv.attention import LEFT_TO_RIGHT, RIGHT_TO_LEFT, SOURCE, TARGET, unified
 from qkv.convert.families import bert
 from qkv.convert.family import our_weights
-from qkv.decoding import beam_search, greedy
+from qkv.decoding import beam_search
+from qkv.decoding.greedy import greedy
 from qkv.errors import InputError
 from qkv.models import UniLM
 from qkv.models.unilm import UniLMConfig

@@ -14,13 +14,13 @@ from qkv import folder
 from qkv.comparing.plan import Row
 from qkv.comparing.shared import Shared
 from qkv.data import each_row
+from qkv.display import Display
 from qkv.errors import InputError
 from qkv.folder import RunFolder
 from qkv.models import MODELS
 from qkv.objectives import objective
 from qkv.opening import score_files
 from qkv.tasks import TASKS, Corpus
-from qkv.training.display import Display
 from qkv.training.settings import complete, read_settings
 
 BERT = {**CORPORA["fill"].model, "max_length": 48}

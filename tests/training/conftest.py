@@ -82,14 +82,15 @@ class Workshop:
             "patience": 0,
             "schedule": "constant",
         }
+        model = model or self.model()
         hooks = Hooks(
             judge or (lambda _: {"loss": 1.0}),
-            lambda model, path: folder.save(path, model, self.tokenizer, {}),  # type: ignore[arg-type]
+            lambda weights, path: folder.save(path, model, self.tokenizer, {}, weights),
             self.events.append,
             self.place / out,
         )
         batches = Buckets(self.rows, tokens=tokens, seed=5, sizes=(0, 1))
-        return Trainer(model or self.model(), Translation(), batches, TrainingConfig(**{**usual, **settings}), hooks)
+        return Trainer(model, Translation(), batches, TrainingConfig(**{**usual, **settings}), hooks)
 
     def named(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["event"] == kind]

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.progress import BarColumn
 
-from qkv.training.display import Display
+from qkv.display import Display
 from qkv.training.telling import BAR, joined
 
 PARTS = {

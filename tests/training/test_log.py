@@ -10,8 +10,8 @@ import pytest
 import qkv
 from kit import write_tsv
 from qkv.config import merge
+from qkv.display import duration
 from qkv.folder import RunFolder
-from qkv.training.display import duration
 from qkv.training.telling import Log
 
 FIGURES = {"epoch": 0.5, "learning_rate": 0.1, "gradient": 1.0, "seconds": 0.1}

@@ -12,6 +12,7 @@ from kit import Pairs, real, tokenizer, write_tsv
 from qkv import folder
 from qkv.config import merge
 from qkv.data import Rows, each_row
+from qkv.display import Display
 from qkv.errors import InputError
 from qkv.tasks import Corpus, Survey, TextConfig
 from qkv.tasks.corpus import learn_tokenizer
@@ -20,7 +21,6 @@ from qkv.text import Pair
 from qkv.text.doctor import Rules
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import prepare
-from qkv.training.display import Display
 
 
 def surveyed(

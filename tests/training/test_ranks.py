@@ -22,6 +22,7 @@ from qkv.config import merge
 from qkv.data import Buckets, Mixture, Place, RowsInMemory, Stream, Windows
 from qkv.errors import InputError
 from qkv.training.ranks import ALONE, Ranks
+from qkv.training.settings import TrainingConfig
 
 TEXT = "two dogs play in the snow and a man rides a red bicycle over the hill . " * 60
 
@@ -65,6 +66,20 @@ def asked(small: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]) -> Path:
     return write_tsv(tmp_path_factory.mktemp("corpus") / "pairs.tsv", pairs)
+
+
+def test_ranks_that_each_keep_a_share_of_the_model_end_in_the_weights_of_one(
+    corpus: Path, asked: dict[str, Any], tmp_path: Path
+) -> None:
+    """Also when they stop and go on. Their sums are rounded in another order."""
+    alone = train(1, tmp_path / "alone", corpus, **asked)
+    shared = merge(asked, {"training": {"shard": True}})
+    train(2, tmp_path / "shares", corpus, **merge(shared, {"training": {"steps": 8}}))
+    both = train(2, tmp_path / "shares", corpus, **shared)
+    assert both.keys() == alone.keys()
+    far = {name: float((both[name] - alone[name]).abs().max()) for name in alone}
+    assert max(far.values()) < 1e-4, max(far.items(), key=lambda pair: pair[1])
+    assert figures(tmp_path / "shares")[-1]["loss"] == pytest.approx(figures(tmp_path / "alone")[-1]["loss"], abs=1e-4)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
@@ -149,6 +164,11 @@ def test_ranks_share_out_every_batch_once_in_one_order(kind: int, count: int, ep
 
 
 def test_what_ranks_cannot_share_is_refused() -> None:
+    with pytest.raises(InputError, match="this is one process; start more, with --ranks or torchrun"):
+        ALONE.check(torch.nn.Linear(1, 1), streams(1)[0], 1, shard=True)
+    for other in ({"optimizer": "muon"}, {"unfreeze": 1.0}, {"groups": ["heads: adam(rate=5e-4)"]}):
+        with pytest.raises(ValueError, match="shard goes with adam and adamw"):
+            TrainingConfig(shard=True, **other)
     with pytest.raises(InputError, match=r"3 ranks share the batches of a step, and training\.accumulate is 2"):
         Ranks(0, 3).check(torch.nn.Linear(1, 1), streams(1)[0], 2)
     carried = Windows(RowsInMemory([[[*range(5, 205)]]]), length=9, batch=2, seed=1, carry=True)

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from qkv.cli.app import Device, Flag, Model, Output, Reader, Shard, print_json
-from qkv.cli.lines import input_chunks, new_file, part_of
+from qkv.cli.app import Device, Flag, Model, Output, Reader, Shard, prepare, print_json
+from qkv.cli.lines import counting, input_chunks, new_file, part_of
+from qkv.device import ENGINE
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def embed(
     *text: str, model: Model = Path("model"), output: Output = None, similar: str | None = None, k: int = 10,
     pool: Literal["mean", "first", "last"] | None = None, json: Flag = False, shard: Shard = None,
-    device: Device = "cpu", engine: Reader = "lean",
+    device: Device = "cpu", engine: Reader = ENGINE,
 ) -> None:  # fmt: skip
     """A vector for each text, by a sentence encoder or by any model that reads; or the texts nearest to another.
 
@@ -49,6 +50,7 @@ def embed(
         raise InputError("--similar is for the nearest of all texts, and --shard for some of them; leave one out")
     if (part := part_of(shard, text, output, model)) is None:
         return
+    prepare([model], device, engine)
     keep_freed_memory()
     embedder: Embedder = load(model, device, task="embed", pool=pool, engine=engine)
     found = embedded(embedder, input_chunks(text, "embedded", "a text", part))
@@ -65,10 +67,8 @@ def embed(
 
 def embedded(embedder: "Embedder", chunks: Iterable[list[str]]) -> "Iterator[tuple[list[str], Vectors]]":
     """Some texts and their vectors at a time, with a counter on standard error; at the end, what was cut."""
-    from qkv.training.display import Display
-
     done = 0
-    with Display(quiet=not sys.stderr.isatty()).counting("embedding", None, "texts") as tick:
+    with counting("embedding", "texts") as tick:
         for some in chunks:
             yield some, embedder.embed(some)
             done += len(some)

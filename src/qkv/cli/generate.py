@@ -6,8 +6,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qkv.cli.app import Device, Flag, Model, Output, Shard, Writer, opened, out, print_json, print_table
+from qkv.cli.app import Device, Flag, Model, Output, Shard, Writer, console, opened, print_json, print_table
 from qkv.cli.lines import input_chunks, is_path, part_of, printing_to
+from qkv.device import ENGINE
 
 BAR = 24  # characters of the bar of a certain word
 
@@ -19,7 +20,7 @@ def generate(
     *text: str, model: Model = Path("model"), tokens: int = 60,
     temperature: float | None = None, top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
     beam: int | None = None, n_best: int | None = None, endless: Flag = False, json: Flag = False,
-    output: Output = None, shard: Shard = None, device: Device = "cpu", engine: Writer = "lean",
+    output: Output = None, shard: Shard = None, device: Device = "cpu", engine: Writer = ENGINE,
 ) -> None:  # fmt: skip
     """Go on from a text with a language model, which writes as you watch.
 
@@ -122,10 +123,10 @@ def fill(
 def show_words(text: str, number: int, hole: int | None, words: list[dict[str, Any]]) -> None:
     """The words for one hole of a text, or for all of them: with bars for people, as rows for programs."""
     rows = [(" ".join(word.get("tokens") or [word["token"]]), word["probability"], word["text"]) for word in words]
-    if out.is_terminal:
+    if console().is_terminal:
         parts = text.split("<mask>")
         mark = ["[<mask>]" if hole in (None, i) else "<mask>" for i in range(1, len(parts))]
-        out.print("".join(chain.from_iterable(zip(parts, [*mark, ""], strict=True))), markup=False, style="bold")
+        console().print("".join(chain.from_iterable(zip(parts, [*mark, ""], strict=True))), markup=False, style="bold")
         print_table(((f"  {word}", f"{100 * p:5.1f}%", "█" * round(BAR * p), whole) for word, p, whole in rows))
         return
     for word, p, whole in rows:

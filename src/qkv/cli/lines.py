@@ -3,7 +3,7 @@
 import os.path
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,18 @@ from qkv.text.lines import WHOLE, LineRange, read_lines, share, suffix
 T = TypeVar("T")
 FILES = (".txt", ".tsv", ".csv", ".json", ".jsonl", ".conll", ".conllu")  # which no text ends in
 CHUNK = 1024  # lines at a time, so that long files show progress and need little memory
+
+
+@contextmanager
+def counting(what: str, unit: str) -> Iterator[Callable[[int], None]]:
+    """Within, what is told how many are done shows it on standard error, if a person is there to see it."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from qkv.display import Display
+
+    with Display().counting(what, None, unit) as tick:
+        yield tick
 
 
 def is_path(text: tuple[str, ...]) -> bool:

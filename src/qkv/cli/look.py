@@ -4,7 +4,7 @@ import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from qkv.cli.app import OUTPUT, Beam, Device, Flag, Model, Output, out, print_json, print_table
+from qkv.cli.app import OUTPUT, Beam, Device, Flag, Model, Output, console, print_json, print_table
 from qkv.errors import InputError, nearest
 from qkv.files import write_text
 
@@ -182,10 +182,10 @@ def explain(
     else:
         for step in steps:
             shown = page.as_table(step)
-            whole = out.measure(shown, options=out.options.update(width=WIDEST)).maximum
-            shown.width = whole if whole > out.width else None  # a terminal folds long rows; no number is cut
-            out.print(shown)
-            out.print()
+            whole = console().measure(shown, options=console().options.update(width=WIDEST)).maximum
+            shown.width = whole if whole > console().width else None  # a terminal folds long rows; no number is cut
+            console().print(shown)
+            console().print()
 
 
 # -- the lecture notes -----------------------------------------------------------------------------------------------

@@ -3,14 +3,15 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
-from qkv.cli.app import Device, Flag, Model, OnePart, Output, Reader, Shard, opened, out, print_json
+from qkv.cli.app import Device, Flag, Model, OnePart, Output, Reader, Shard, console, opened, print_json
 from qkv.cli.lines import chunks, input_chunks, is_path, part_of, printing_to
 from qkv.errors import InputError
 from qkv.text.lines import LineRange
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
@@ -107,7 +108,7 @@ def asked(predictor: Any, text: tuple[str, ...], context: Path | None, part: Lin
 
 def show(answer: dict[str, Any]) -> None:
     if "tags" in answer and sys.stdout.isatty():
-        out.print(coloured(answer))
+        console().print(coloured(answer))
     else:
         print(as_text(answer), flush=True)
 
@@ -129,8 +130,10 @@ def cell(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def coloured(answer: dict[str, Any]) -> Text:
+def coloured(answer: dict[str, Any]) -> "Text":
     """The words as a text, each phrase in the colour of its type; where tags mark none, each word with its tag."""
+    from rich.text import Text
+
     said, words = Text(), answer["words"]
     spans = [(one["words"], one["type"]) for one in answer.get("phrases", [])]
     kinds = sorted({kind for _, kind in spans})

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 MOST = 1000  # pairs to check with
 CALIBRATED = 256  # sentences that give the ranges
-AGREE = 0.8  # the share of tokens that must stay as they are,
-ALIKE, SAME = 0.99, 0.99  # the cosine of vectors with those of the model, and the share of labels
 Pairs = list[tuple[str, str]]
 Figures = dict[str, float]
 Corpora = Annotated[Sequence[Path], Parameter(consume_multiple=True)]
@@ -47,14 +45,15 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
       beam: Hypotheses kept in beam search when the two are compared; 1 is greedy.
       bound: The BLEU that 8 bits may cost.
     """
+    from qkv.engines.forming import AGREE
     from qkv.engines.native.reader import FILE
     from qkv.engines.quantize import eight_bits, quantize, save, tokens_agree
-    from qkv.files import replacing
+    from qkv.files import remove, replacing
     from qkv.opening import load_translator, may_translate
 
     if not may_translate(model):
         return quantize_reader_(model, valid, json=json)
-    translator = load_translator(model, own_process=True)
+    translator = load_translator(model, engine="lean", own_process=True)
     pairs, longest = pairs_to_compare(translator, model, valid), translator.longest
     every = translator.tokenizer.encode_batch([source for source, _ in pairs])
     ids = [ids for ids in every if 0 < len(ids) <= longest]
@@ -73,6 +72,7 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
         fall = max(figures["float32_bleu"] - figures[f"{name}_bleu"] for name in forms)
         figures |= {"sentences": len(pairs), "agreement": share, "fall": fall}
         if fall > bound or share < AGREE:
+            remove(model / FILE)  # which a run may have left there, by fewer sentences
             raise InputError(
                 f"8 bits would cost {fall:.2f} BLEU and keep {share:.0%} of the tokens (at most "
                 f"{bound:g} and at least {AGREE:.0%} are allowed), so nothing was written; translate with --engine lean"
@@ -89,6 +89,7 @@ def quantize_reader_(model: Path, valid: Sequence[Path], *, json: bool) -> None:
     from qkv import folder
     from qkv.convert import digest
     from qkv.decoding import Plain
+    from qkv.engines.forming import AGREE, ALIKE, SAME
     from qkv.engines.likeness import likeness, next_tokens, same_next
     from qkv.engines.native.file import stacks_of, write
     from qkv.engines.native.library import Native
@@ -96,7 +97,7 @@ def quantize_reader_(model: Path, valid: Sequence[Path], *, json: bool) -> None:
     from qkv.engines.native.writer import NativeWriter
     from qkv.engines.quantize import FILE as WRITERS
     from qkv.engines.quantize import by_bytes, quantize, save, smoothing
-    from qkv.files import replacing
+    from qkv.files import remove, replacing
     from qkv.models import GPT2, Headed
 
     loaded = folder.load(model)
@@ -117,6 +118,7 @@ def quantize_reader_(model: Path, valid: Sequence[Path], *, json: bool) -> None:
         said = told(figures)
         if any(figures[name] < bound for name, bound in least.items()):
             bounds = " and ".join(f"{bound:g}" for bound in least.values())
+            remove(model / FILE)
             raise InputError(
                 f"with 8 bits {said} (at least {bounds} is asked for), so nothing was written; use another engine"
             )
@@ -196,7 +198,7 @@ def shortlist_(
     from qkv.folder import Loaded
     from qkv.opening import load_translator
 
-    translator = load_translator(model, own_process=True)
+    translator = load_translator(model, engine="lean", own_process=True)
     plain, tokenizer = cast("Transformer", standard(translator.model)), translator.tokenizer
     pairs = pairs_to_compare(translator, model, valid)
     with training_data(translator, model, train) as corpus:

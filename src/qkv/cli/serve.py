@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from qkv.cli.app import Device, Engine, Files, Several
+from qkv.cli.app import Device, Engine, Files, Several, prepare
+from qkv.device import ENGINE
 from qkv.errors import InputError
 
 
@@ -15,7 +16,7 @@ def serve(
     per_minute: int = 0, seconds: int = 60, file_bytes: int = 2_097_152,
     metrics_token: str | None = None, log: Literal["none", "text", "json"] = "none",
     allow_origin: Several = None, trust_proxy: str = "",
-    device: Device = "cpu", engine: Engine = "lean",
+    device: Device = "cpu", engine: Engine = ENGINE,
 ) -> None:  # fmt: skip
     """Serve models over HTTP: a page, LibreTranslate's API, OpenAI's under /v1, and our own under /api.
 
@@ -65,6 +66,7 @@ def serve(
         characters=characters, items=items, tokens=tokens, queue=queue, requests=requests, per_minute=per_minute,
         seconds=seconds, file_bytes=file_bytes,
     )  # fmt: skip
+    prepare(model or [Path("model")], device, engine)
     models = serving.Models.load(model or [Path("model")], device, engine, own_process=True)
     service = serving.Service(
         models,

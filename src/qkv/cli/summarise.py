@@ -6,11 +6,12 @@ from pathlib import Path
 
 from qkv.cli.app import Beam, Device, Flag, Model, Writer, opened, print_json
 from qkv.cli.lines import is_path
+from qkv.device import ENGINE
 
 
 def summarise(
     *text: str, model: Model = Path("model"), min_tokens: int = 0, max_tokens: int = 0, beam: Beam = 5,
-    alpha: float = 1.0, no_repeat: int = 3, json: Flag = False, device: Device = "cpu", engine: Writer = "lean",
+    alpha: float = 1.0, no_repeat: int = 3, json: Flag = False, device: Device = "cpu", engine: Writer = ENGINE,
 ) -> None:  # fmt: skip
     """Summarise documents: files (.txt, .md, .html, .docx and others), texts, or standard input as a whole.
 

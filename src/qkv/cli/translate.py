@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,10 +21,12 @@ from qkv.cli.app import (
     Output,
     Several,
     Shard,
+    prepare,
     print_json,
     read_pairs_for,
 )
-from qkv.cli.lines import Remarks, beside, chunks, input_chunks, is_path, part_of, printing_to
+from qkv.cli.lines import Remarks, beside, chunks, counting, input_chunks, is_path, part_of, printing_to
+from qkv.device import ENGINE
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def translate(
     scores: Flag = False, json: Flag = False, output: Output = None,
     kind: Annotated[str | None, Parameter(name="--format")] = None, protect: Several = None,
     memory: Annotated[list[Path] | None, PLAIN] = None, final: Flag = False,
-    no_split: NoSplit = False, shard: Shard = None, device: Device = "cpu", engine: Engine = "lean",
+    no_split: NoSplit = False, shard: Shard = None, device: Device = "cpu", engine: Engine = ENGINE,
 ) -> None:  # fmt: skip
     """Translate text, lines or whole documents: one line out for each line in, and a file of the same format.
 
@@ -76,16 +77,19 @@ def translate(
         it word for word; may be given several times.
       final: With a document: do not mark translations as a machine's, which .po, .xliff and .tmx have a place for.
     """
-    from qkv.cli.documents import check_lines, give_file, give_texts, is_document
-    from qkv.documents import compiled
     from qkv.opening import load_translator
 
-    kept = compiled(protect or [])
-    is_whole = bool(kind) or not is_document(text)  # or lines
+    is_whole, kept = True, None
+    if kind or protect or is_path(text):  # what is no file has no format, and its lines need none of this
+        from qkv.cli.documents import check_lines, give_file, give_texts, is_document
+        from qkv.documents import compiled
+
+        kept, is_whole = compiled(protect or []), bool(kind) or not is_document(text)  # or lines
     if shard and (kind or protect or not is_whole):
         raise InputError("--shard is for the lines of plain text, and a document is translated whole; leave it out")
     if (part := part_of(shard, text, output, model)) is None:
         return
+    prepare([model], device, engine)
     translator = load_translator(model, device, engine=engine, own_process=True)
     how: dict[str, Any] = {"beam": beam, "n_best": n_best, "alpha": alpha, "seed": seed}
     how |= {"sampling": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -103,7 +107,8 @@ def translate(
             return give_texts(translator, kind or "text", text, output, how)
         how |= {"memory": memory or [], "final": final}
         return give_file(translator, Path(text[0]), output, how, json=json)
-    check_lines(text, translator.about.get("source", ""))
+    if is_path(text):
+        check_lines(text, translator.about.get("source", ""))
     given = input_chunks(lines_of(text), "translated", "a sentence", part)
     lines = translated(translator, given, how, beside(output), done=part.lines)
     write = as_json if json else lambda line: as_text(line, n_best, scores)
@@ -123,10 +128,8 @@ def translated(
 ) -> "Iterator[Translated]":  # fmt: skip
     """In chunks, with a counter on standard error for long inputs, and remarks about lines that were not plain; `done`
     lines stand before them."""
-    from qkv.training.display import Display
-
     remarks = Remarks(remarks_file)
-    with Display(quiet=not sys.stderr.isatty()).counting("translating", None, "lines") as tick:
+    with counting("translating", "lines") as tick:
         for some in lines:
             for line in translator.translate(some, first=done, **how):
                 done += 1
@@ -151,7 +154,7 @@ def as_json(line: "Translated") -> str:
 def score(
     *files: Path, model: Model = Path("model"), beam: Beam = 5, alpha: float = 1.0, lowercase: Flag = False,
     as_paper: Flag = False, confidence: Flag = False, rouge: Flag = False, no_split: NoSplit = False,
-    json: Json = False, device: Device = "cpu", engine: Engine = "lean", by: str = "",
+    json: Json = False, device: Device = "cpu", engine: Engine = ENGINE, by: str = "",
     part: OnePart = "", beside: Path | None = None,
 ) -> None:  # fmt: skip
     """Translate the source side of test files and measure BLEU and chrF against the target side.
@@ -177,9 +180,10 @@ def score(
     """
     from qkv.evaluation import in_words
     from qkv.evaluation import score as measure
-    from qkv.opening import load_translator, score_files, task_in_folder
+    from qkv.opening import has_bleu, load_translator, score_files
 
-    if model.is_dir() and "bleu" not in task_in_folder(model).figures:
+    prepare([model], device, engine)
+    if model.is_dir() and not has_bleu(model):
         figures = score_files(model, *files, device=device, by=by, part=part, beside=beside)
         return print_json(figures) if json else print(f"{in_words(figures)}   of {figures['examples']:,} examples")
     if part:

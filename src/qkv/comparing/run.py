@@ -19,11 +19,11 @@ from qkv.comparing.table import Entry, Table, combined
 from qkv.comparing.workers import Worker
 from qkv.config import Tree, merge
 from qkv.decoding import Search
+from qkv.display import Display, duration
 from qkv.errors import InputError
 from qkv.evaluation import in_words
 from qkv.files import alone, read_json, write_json, write_text
 from qkv.tasks import TASKS
-from qkv.training.display import Display, duration
 from qkv.training.run import check_out
 from qkv.training.settings import task_of
 

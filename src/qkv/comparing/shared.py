@@ -12,12 +12,12 @@ import torch
 from qkv import folder
 from qkv.comparing.plan import Row, laid_over, stage
 from qkv.config import Tree, merge, to_tree
+from qkv.display import Display
 from qkv.files import replacing
 from qkv.folder import Loaded
 from qkv.tasks import Corpus, Survey, Task
 from qkv.tasks.corpus import PARTS, learn_tokenizer
 from qkv.training import prepare
-from qkv.training.display import Display
 from qkv.training.settings import IDLE, complete, modern
 
 LATER = ("seed", "batch_tokens", "tokenizer", "vocab_size")  # settings of data that do not change how files are read

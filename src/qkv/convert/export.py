@@ -12,8 +12,8 @@ from qkv.convert.onnx import write_onnx
 from qkv.convert.onnx_reader import write_reader
 from qkv.convert.plain import check_backbone, check_plain
 from qkv.errors import InputError, nearest
-from qkv.files import digest as file_digest
 from qkv.files import read_json, replacing, write_json
+from qkv.manifest import weights_digest as digest
 from qkv.models import Model, Transformer
 from qkv.text.tokenizer import Tokenizer
 
@@ -83,9 +83,3 @@ def read_note(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return noted if isinstance(noted, dict) else {}
-
-
-def digest(source: Path) -> str:
-    """The SHA-256 of a model folder's weights, in hex, or of the file that lists theirs where there are several."""
-    path = source / "model.safetensors"
-    return file_digest(path if path.exists() else path.with_name(f"{path.name}.index.json"))

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from qkv.decoding.hypothesis import Constraints, Ends, Hypothesis, best
+from qkv.decoding.constraints import Constraints, best
+from qkv.decoding.hypothesis import Ends, Hypothesis
 from qkv.models import State, Writes
 from qkv.text.tokenizer import EOS
 

@@ -4,23 +4,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, overload
 
-import torch
-import torch.nn.functional as F
-from torch.nn.utils.rnn import pad_sequence
-
 from qkv.config import check_keys
-from qkv.decoding.engine import Plain, Search
+from qkv.decoding.engine import Search, Streams
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.searcher import Opened, by_length
+from qkv.decoding.searcher import Opened
 from qkv.decoding.translator import Scored
 from qkv.errors import InputError
-from qkv.evaluation.perplexity import Likelihood, windows
-from qkv.text.tokenizer import BOS, EOS, PAD
+from qkv.evaluation.perplexity import Likelihood
+from qkv.text.tokenizer import BOS, EOS
 
 DRAWS = ("temperature", "top_k", "top_p")  # each of them asks for sampling
 HALF = "\ufffd"  # what the bytes of a character are read as that is not complete
 MOST = 10**6  # tokens that are written after a text
-CELLS = 2**12  # tokens whose probabilities are computed at a time
 
 
 @dataclass(frozen=True)
@@ -79,11 +74,11 @@ def after(said: str, text: str) -> str:
 class Generator(Opened):
     """`qkv.load(folder).generate(texts)`; a text is the same whatever others are generated beside it."""
 
-    engine: Plain
+    engine: Streams
 
     @property
     def context(self) -> int:
-        return int(self.model.config.max_length)
+        return self.loaded.max_length
 
     @property
     def before(self) -> list[int]:
@@ -186,23 +181,12 @@ class Generator(Opened):
         found = [Likelihood(total, *size) for total, size in zip(self.nats(rows), sizes, strict=True)]
         return found[0] if isinstance(texts, str) else found
 
-    @torch.inference_mode()
     def nats(self, rows: list[list[int]]) -> list[float]:
         """-log p of each row of tokens; the first is foretold from <s>, or from the end of the text before."""
-        parts = [(row, window) for row, ids in enumerate(rows) for window in windows(len(ids), self.context)]
-        totals, device = [0.0] * len(rows), next(self.model.parameters()).device
+        from qkv.decoding.likelihoods import nats
+
         [first] = self.before or [EOS]
-        for batch in by_length([window.stop - window.start for _, window in parts], CELLS):
-            some = [parts[i] for i in batch]
-            given = [torch.tensor([first, *rows[row]][at.start : at.stop]) for row, at in some]
-            # What should follow each token of it: PAD where that is not counted.
-            after_it = [torch.tensor([PAD] * (at.first - at.start) + rows[row][at.first : at.stop]) for row, at in some]
-            read, asked = (pad_sequence(side, batch_first=True).to(device) for side in (given, after_it))
-            logits = self.model(ids=read).logits.float()  # (B, T, V)
-            losses = F.cross_entropy(logits.transpose(1, 2), asked, ignore_index=PAD, reduction="none").double()
-            for (row, _), loss in zip(some, losses.sum(dim=1).tolist(), strict=True):
-                totals[row] += loss
-        return totals
+        return nats(self.model, rows, first)
 
 
 def search_for(tokens: int, stop: bool, how: dict[str, Any]) -> Search:

@@ -1,27 +1,17 @@
 """Greedy decoding: always the most probable next token; and the loop that sampling shares with it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from qkv.decoding.hypothesis import Constraints, Ends, Hypothesis, best
+from qkv.decoding.constraints import Constraints, best
+from qkv.decoding.hypothesis import Ends, Hypothesis, NextTokens
 from qkv.models import Writes
 from qkv.text.tokenizer import EOS
 
 # log p (n, V), which rows of the batch these are (n,), how many tokens stand before -> log p and token, both (n, 1)
 Choose = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
-
-
-class NextTokens(NamedTuple):
-    """One step: a token for each row that goes on, and what has ended with it, by the number of its row."""
-
-    rows: Tensor | NDArray[np.int32]  # (n,): the numbers of those rows
-    tokens: Tensor | NDArray[np.int32]  # (n,)
-    done: dict[int, Hypothesis]
 
 
 def greedy(

@@ -1,19 +1,21 @@
-"""What every search returns and ranks by, and what may follow in a text: which tokens, how many, and when it ends."""
+"""What every search returns and ranks by, how a text may end, and what is wrong with one: no numbers of a model."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
-NEVER = torch.tensor([PAD, BOS, UNK])  # ids that no text holds
+if TYPE_CHECKING:
+    from array import array
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+NEVER = (PAD, BOS, UNK)  # ids that no text holds
 # forced: a text has an end; at its limit, which counts the end, it must come (a translation).
 # cut: a text ends by itself, or is cut at its limit (a continuation). never: it is always cut there.
 Ends = Literal["forced", "cut", "never"]
-BLOCK = 64  # tokens of the vocabulary whose largest probability is found first
 
 
 @dataclass(frozen=True)
@@ -26,79 +28,24 @@ class Hypothesis:
     ended: bool  # False if the limit was reached: the end was forced, or there is none
 
 
+class NextTokens(NamedTuple):
+    """One step: a token for each row that goes on, and what has ended with it, by the number of its row."""
+
+    rows: "Tensor | NDArray[np.int32] | array[int]"  # (n,): the numbers of those rows
+    tokens: "Tensor | NDArray[np.int32] | array[int]"  # (n,)
+    done: dict[int, Hypothesis]
+
+
 def length_penalty(length: int, alpha: float) -> float:
     """Wu et al. 2016, Eq. 14, with the constants of Vaswani et al. 2017: ((5 + length) / 6)^alpha."""
     return float(((5 + length) / 6) ** alpha)
 
 
-def best(log_p: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each row of log p (N, V), largest first, and their tokens: both (N, k).
-
-    As `topk` finds them, faster for many rows: they stand in the k blocks whose own largest is largest.
-    """
-    N, V = log_p.shape
-    whole = V // BLOCK
-    if N < 4 or whole <= 2 * k:
-        return _top(log_p, min(k, V))
-    blocks = log_p[:, : whole * BLOCK].view(N, whole, BLOCK)
-    _, chosen = _top(blocks.amax(dim=2), k)  # (N, k)
-    inside = blocks.gather(1, chosen[:, :, None].expand(-1, -1, BLOCK)).flatten(1)  # (N, k * BLOCK)
-    values, index = _top(torch.cat((inside, log_p[:, whole * BLOCK :]), dim=1), k)
-    rest = index - k * BLOCK  # what stands after the last whole block
-    tokens = chosen.gather(1, (index // BLOCK).clamp(max=k - 1)) * BLOCK + index % BLOCK
-    return values, torch.where(rest >= 0, whole * BLOCK + rest, tokens)
-
-
-def _top(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """topk; of one it is the maximum, which is faster and the first of equals."""
-    largest, index = values.max(dim=1, keepdim=True) if k == 1 else values.topk(k, dim=1)
-    return largest, index
-
-
-class Constraints:
-    """The limit of each row, and the rules that all rows share; with `no_repeat` = n, no n tokens stand twice, none
-    ends before it has `at_least` so many tokens, and all begin with `prefix`, whatever the other rules say."""
-
-    def __init__(
-        self, limits: Sequence[int], no_repeat: int = 0, ends: Ends = "forced", at_least: int = 0,
-        prefix: Sequence[int] = (),
-    ) -> None:  # fmt: skip
-        self.limits, self.soonest = torch.tensor(limits), min(limits)
-        self.no_repeat, self.ends, self.at_least, self.prefix = no_repeat, ends, at_least, prefix
-
-    def last(self, rows: Tensor, length: int) -> Tensor | None:
-        """Which of these rows (n,) now write their last token, the `length`-th; None: not one."""
-        return self.limits[rows] <= length if self.soonest <= length else None
-
-    def hypothesis(self, tokens: list[int], log_p: float, is_last: bool, alpha: float = 0.0) -> Hypothesis:
-        """What is over after these tokens: the last one is the end, or stands at the limit."""
-        is_end = tokens[-1] == EOS
-        ended = is_end and not (is_last and self.ends == "forced")
-        return Hypothesis(tokens[:-1] if is_end else tokens, log_p / length_penalty(len(tokens), alpha), log_p, ended)
-
-    def log_probabilities(self, logits: Tensor, tokens: Tensor, last: Tensor | None) -> Tensor:
-        """log p of each next token (N, V) after those so far (N, t), the first of which was given, with what may not
-        follow at -inf."""
-        logits.index_fill_(1, NEVER.to(logits.device), -torch.inf)
-        if self.ends == "never":
-            logits[:, EOS] = -torch.inf
-        elif tokens.size(1) <= self.at_least:  # but at its limit a text ends
-            early = torch.ones(len(logits), dtype=torch.bool) if last is None else ~last
-            logits[early.to(logits.device), EOS] = -torch.inf
-        log_p = logits.float().log_softmax(dim=-1)
-        written = tokens.size(1) - 1
-        given = log_p[:, self.prefix[written]].clone() if written < len(self.prefix) else None
-        if self.no_repeat:
-            for row, banned in enumerate(repeating(tokens.tolist(), self.no_repeat)):
-                log_p[row, banned] = -torch.inf
-        end = log_p[:, EOS].clone()
-        if given is not None:
-            log_p.fill_(-torch.inf)
-            log_p[:, self.prefix[written]] = given
-        if last is not None and self.ends == "forced":
-            log_p[last] = -torch.inf
-            log_p[last, EOS] = end[last]
-        return log_p
+def over(tokens: list[int], log_p: float, is_last: bool, ends: Ends, alpha: float = 0.0) -> Hypothesis:
+    """What is over after these tokens: the last one is the end, or stands at the limit."""
+    is_end = tokens[-1] == EOS
+    ended = is_end and not (is_last and ends == "forced")
+    return Hypothesis(tokens[:-1] if is_end else tokens, log_p / length_penalty(len(tokens), alpha), log_p, ended)
 
 
 def repeating(rows: list[list[int]], n: int) -> list[list[int]]:

@@ -1,18 +1,17 @@
 """Sampling: the next token is drawn, for each text from numbers of its own."""
 
 from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from qkv.decoding.constraints import Constraints
+from qkv.decoding.draws import RowNumber, check_sampling, uniform
 from qkv.decoding.greedy import Choose, collected, one_by_one
-from qkv.decoding.hypothesis import Constraints, Ends, Hypothesis
-from qkv.errors import InputError
+from qkv.decoding.hypothesis import Ends, Hypothesis
 from qkv.models import Writes
-
-COLDEST, HOTTEST = 1e-6, 1e6  # temperatures; float32 holds every log p divided by them
-RowNumber = tuple[int, ...]  # which text it is, in numbers: with the seed, they say what is drawn for it
 
 
 def sample(
@@ -30,35 +29,20 @@ def sample(
     return collected(one_by_one(model, given, Constraints(limits, no_repeat, ends), draw))
 
 
-def uniform(seed: int, rows: Sequence[RowNumber], limits: Sequence[int]) -> Tensor:
-    """Numbers from 0 to 1 (B, T), for each row its own; a longer row begins with those of a shorter one."""
-    numbers = torch.zeros(len(rows), max(limits), dtype=torch.float64)
-    for i, (row, limit) in enumerate(zip(rows, limits, strict=True)):
-        numbers[i, :limit] = torch.from_numpy(np.random.default_rng([seed, *row]).random(limit))
-    return numbers
-
-
-def drawing(temperature: float, top_k: int, top_p: float, numbers: Tensor) -> Choose:
+def drawing(temperature: float, top_k: int, top_p: float, numbers: NDArray[Any]) -> Choose:
     """The token at which the sum of the probabilities passes the row's next number (B, T)."""
     check_sampling(temperature, top_k, top_p)
+    drawn = torch.from_numpy(numbers)
 
     def draw(log_p: Tensor, rows: Tensor, length: int) -> tuple[Tensor, Tensor]:
         sums = narrow(log_p / temperature, top_k, top_p).double().cumsum(dim=1)  # (n, V)
-        number = numbers[rows, length, None].to(sums.device) * sums[:, -1:]
+        number = drawn[rows, length, None].to(sums.device) * sums[:, -1:]
         chosen = torch.searchsorted(sums, number, right=True)
         # Rounding must not draw what is beyond the last token that may be drawn: there the sums stand still.
         chosen = torch.minimum(chosen, torch.searchsorted(sums, sums[:, -1:].contiguous()))
         return log_p.gather(1, chosen), chosen
 
     return draw
-
-
-def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
-    if not COLDEST <= temperature <= HOTTEST or top_k < 0 or not 0 < top_p <= 1:
-        raise InputError(
-            f"temperature={temperature}, top_k={top_k}, top_p={top_p}: give a temperature above 0 "
-            f"(from {COLDEST:g} to {HOTTEST:g}), top_k of 0 (all) or more, top_p above 0 and up to 1"
-        )
 
 
 def narrow(logits: Tensor, top_k: int, top_p: float) -> Tensor:

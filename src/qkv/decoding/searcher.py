@@ -4,14 +4,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from qkv.decoding.engine import Engine, Plain, Search, Spread
+from qkv.decoding.draws import RowNumber
+from qkv.decoding.engine import Engine, Search, Spread
 from qkv.decoding.hypothesis import Hypothesis, loops
-from qkv.decoding.sampling import RowNumber
-from qkv.folder import About
-from qkv.models import Model
+from qkv.folder import About, Loaded
 from qkv.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from qkv.models import Model
 
 CELLS = 2**14  # tokens x beams of one batch
 SMALL = 256  # tokens that a batch is not made smaller than, to keep several workers busy
@@ -96,12 +98,32 @@ class Opened(Searcher):
     """A model folder, loaded: what translating and generating share."""
 
     def __init__(
-        self, model: Model, tokenizer: Tokenizer, about: About, engine: Engine | None = None,
+        self, model: "Model", tokenizer: Tokenizer, about: About, engine: Engine | None = None,
         *, workers: int = 1, folder: Path | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(engine or Plain(model), workers=workers)
-        self.model, self.tokenizer, self.about = model.eval(), tokenizer, about
-        self.folder = folder  # where it was loaded from
+        if engine is None:
+            from qkv.decoding.plain import Plain
+
+            engine = Plain(model)
+        self.hold(Loaded(model, tokenizer, about, folder), engine, workers)
+
+    @classmethod
+    def of(cls, loaded: Loaded, engine: Engine, *, workers: int = 1) -> Self:
+        """The same of what a folder holds, whose model stays unread unless the engine or somebody else asks for it."""
+        made = cls.__new__(cls)
+        made.hold(loaded, engine, workers)
+        return made
+
+    def hold(self, loaded: Loaded, engine: Engine, workers: int) -> None:
+        Searcher.__init__(self, engine, workers=workers)
+        if loaded.is_built:
+            loaded.model.eval()
+        self.loaded, self.tokenizer, self.about = loaded, loaded.tokenizer, loaded.about
+        self.folder = loaded.folder  # where it was loaded from
+
+    @property
+    def model(self) -> "Model":
+        return self.loaded.model
 
 
 def by_length(lengths: list[int], cells: int, parts: int = 1) -> list[list[int]]:

@@ -9,8 +9,10 @@ from torch import Tensor, nn
 
 from qkv.config import check_keys
 from qkv.decoding.alignment import Links, memory_layers, readout_of, strongest, word_attention
-from qkv.decoding.engine import Plain, Search, padded
-from qkv.decoding.hypothesis import NEVER, Hypothesis, length_penalty
+from qkv.decoding.constraints import FORBIDDEN
+from qkv.decoding.engine import Search
+from qkv.decoding.hypothesis import Hypothesis, length_penalty
+from qkv.decoding.plain import Plain, padded
 from qkv.decoding.searcher import Searched
 from qkv.decoding.translator import Scored, Translated, Translator
 from qkv.errors import InputError
@@ -110,7 +112,7 @@ def log_probabilities(model: Model, src: list[int], tgt: list[int]) -> Tensor:
     first, state = writer.start(padded([src], next(model.parameters()).device))
     tokens = [first, *first.new_tensor(tgt)[:, None]]
     logits = torch.cat([writer.step(token, state) for token in tokens]).float().cpu()
-    logits[:, NEVER] = -torch.inf
+    logits[:, FORBIDDEN] = -torch.inf
     return logits.log_softmax(dim=-1)
 
 
@@ -150,7 +152,7 @@ class Watched:
         else:
             self.rounds.append([([], 0.0, row) for row in range(len(tokens))])
         logits = self.model.step(tokens, self.inner)
-        log_p = logits.float().clone().index_fill_(1, NEVER.to(logits.device), -torch.inf).log_softmax(dim=-1)
+        log_p = logits.float().clone().index_fill_(1, FORBIDDEN.to(logits.device), -torch.inf).log_softmax(dim=-1)
         self.log_p, self.parents = log_p.cpu(), torch.arange(len(tokens))
         return logits
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast, overload
+from typing import Any, NamedTuple, overload
 
 from qkv.config import check_keys
 from qkv.decoding.engine import Search
 from qkv.decoding.searcher import Opened, Searched
 from qkv.errors import InputError
 from qkv.folder import About
-from qkv.models import SequenceToSequence
 from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
 from qkv.text.sentences import split_sentences, split_to_fit
@@ -53,15 +52,11 @@ class Translator(Opened):
     @property
     def longest(self) -> int:
         """The tokens of the longest sentence that the model has learned from and can read."""
-        return min(self.about.get("longest_source", 10**9), self.writer.longest_source)
-
-    @property
-    def writer(self) -> SequenceToSequence:
-        return cast(SequenceToSequence, self.model)
+        return min(self.about.get("longest_source", 10**9), self.loaded.longest_source)
 
     def limits(self, sources: list[list[int]]) -> list[int]:
         """How many tokens each translation may have, the end included."""
-        return [min(len(ids) + MORE, self.writer.room(len(ids))) for ids in sources]
+        return [min(len(ids) + MORE, self.loaded.room(len(ids))) for ids in sources]
 
     @overload
     def translate(self, texts: str, **how: Any) -> Translated: ...

@@ -13,7 +13,6 @@ from itertools import count, groupby, takewhile
 from typing import Any, Union
 
 from qkv.decoding import Translator
-from qkv.decoding.alignment import align
 from qkv.decoding.translator import splits
 from qkv.documents.place import Links, Marks, in_proportion, place
 from qkv.documents.protect import Patterns, protect, set_aside
@@ -222,7 +221,13 @@ def as_it_is(text: str, stands: Stands) -> Parts:
 
 def aligned(translator: Translates, pairs: list[tuple[str, str]]) -> list[Links]:
     """By the model's attention; in proportion where there is none to read, or a text is too long for the model."""
-    find = partial(align, translator) if isinstance(translator, Translator) else getattr(translator, "align", None)
+    if not pairs:
+        return []
+    find = getattr(translator, "align", None)
+    if isinstance(translator, Translator):
+        from qkv.decoding.alignment import align  # numpy, which a document without tags need not wait for
+
+        find = partial(align, translator)
     if find is None:
         return [in_proportion(*pair) for pair in pairs]
     try:

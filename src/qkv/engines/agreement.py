@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from qkv.decoding.engine import Plain, Search
+from qkv.decoding.engine import Search
 from qkv.decoding.hypothesis import Hypothesis, length_penalty
+from qkv.decoding.plain import Plain
 from qkv.decoding.trace import log_probabilities
 from qkv.decoding.translator import longest_targets
 from qkv.models import Model

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from qkv.convert import digest, exporting, mark, need
-from qkv.decoding.engine import Plain, Search, Spread, Work
+from qkv.decoding.draws import RowNumber
+from qkv.decoding.engine import Search, Spread, Work
 from qkv.decoding.hypothesis import Hypothesis, length_penalty
-from qkv.decoding.sampling import RowNumber
+from qkv.decoding.plain import Plain
 from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.models import Model

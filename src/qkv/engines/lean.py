@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.attention import padding
+from qkv.decoding.draws import RowNumber
 from qkv.decoding.engine import Search, Spread, Work
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.sampling import RowNumber
 from qkv.engines.beams import Beams, Prompted
 from qkv.engines.blocks import MOSTLY, LeanDecoder, LeanEncoder, LeanStack, has_standard_parts, packed, padded
 from qkv.engines.products import FASTEST, Dense, Make, Product, joined, normalised

@@ -12,7 +12,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from qkv.convert import digest
-from qkv.decoding.engine import Engine, Plain, Search
+from qkv.decoding.engine import Engine, Search
+from qkv.decoding.plain import Plain
 from qkv.decoding.translator import longest_targets
 from qkv.engines.lean import Lean, is_standard, lean_writer
 from qkv.engines.likeness import batches

@@ -12,10 +12,11 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from qkv.data import Rows, Shard
-from qkv.decoding.engine import Engine, Plain, Search, padded
+from qkv.decoding.draws import RowNumber
+from qkv.decoding.engine import Engine, Search
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.lexicon import Cells, Ids, Lexicon, Shares, crossed
-from qkv.decoding.sampling import RowNumber
+from qkv.decoding.plain import padded
 from qkv.engines.lean import Lean, LeanTransformer
 from qkv.engines.native.writer import NativeWriter
 from qkv.errors import InputError
@@ -127,7 +128,7 @@ class NativeShortlisted(NativeWriter):
         return [ids[row].tolist() for row in may]
 
 
-def shortlisted(engine: Engine, shortlist: Shortlist) -> Plain:
+def shortlisted(engine: Engine, shortlist: Shortlist) -> Engine:
     """The same engine, which tries each sentence's shortlist only."""
     if isinstance(engine, NativeWriter):
         return NativeShortlisted(engine, shortlist)

@@ -16,7 +16,8 @@ from typing import Any, Never
 
 import torch
 
-from qkv.decoding.engine import Plain, Spread, Work
+from qkv.decoding.engine import Spread, Work
+from qkv.decoding.plain import Plain
 
 
 def can_fork() -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -14,8 +14,8 @@ from qkv.layers.dropout import Dropout
 from qkv.layers.embedding import Embedding
 from qkv.layers.recurrent import Recurrence
 from qkv.layers.stack_config import StackConfig
+from qkv.text.frames import Pool
 
-Pool = Literal["last", "first", "mean", "concat"]
 WIDTHS = {"concat": 3}  # of what stands for a text, in widths of a state
 DENSE: dict[str, Callable[[], nn.Module]] = {
     "tanh": nn.Tanh,

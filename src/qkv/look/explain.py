@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,6 +14,7 @@ from qkv.decoding import Translator
 from qkv.errors import InputError
 from qkv.layers import Block, Embedding, FeedForward, GatedFeedForward, Inputs, Residual, Stack
 from qkv.layers.stack_config import ACTIVATIONS
+from qkv.look.facts import Which
 from qkv.look.sentence import backbone_of, ids_of, read_ids, reads, run
 from qkv.look.steps import Step, table
 from qkv.models import Transformer
@@ -21,7 +22,6 @@ from qkv.objectives.answers import reading
 from qkv.positions import Position
 from qkv.text.normalise import normalise
 
-Which = Literal["encoder", "decoder"]
 AGAIN = "A normalised copy for the next sub-layer."
 Insides = dict[nn.Module, tuple[Any, Any]]  # what went into and out of each part of a model
 

@@ -1,22 +1,26 @@
 """What a page shows of a model and of one sentence, as plain data for JSON."""
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from qkv.config import to_tree
 from qkv.decoding import Translator
 from qkv.decoding.trace import check_fits, trace
 from qkv.errors import InputError
 from qkv.look.architecture import boxes
 from qkv.look.charts import points, read_events
-from qkv.look.explain import Which, explain, named
+from qkv.look.explain import explain
+from qkv.look.facts import EVERY as EVERY
+from qkv.look.facts import Attention as Attention
+from qkv.look.facts import View as View
+from qkv.look.facts import Which
+from qkv.look.facts import model_view as model_view
 from qkv.look.picture import plain
 from qkv.look.sentence import Look, backbone_of, kind_of, look_at_ids, look_while_reading
-from qkv.models import MODELS, EncoderDecoder, count_parameters
+from qkv.models import EncoderDecoder
 from qkv.positions import Places
 from qkv.text.normalise import normalise
 
@@ -27,19 +31,6 @@ PLACES = 64  # shown of a position encoding
 POINTS = 1000  # of a training curve
 MEAN = "the mean over {heads} heads: each of them would be too many numbers for so long a sentence"
 TRACED = ("source_tokens", "target_tokens", "token_scores", "source_words", "target_words", "alignment", "steps")
-View = dict[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attention:
-    """Which attention to give; what is left out means all."""
-
-    kind: Literal["encoder", "decoder", "memory", "entities"] | None = None
-    layer: int | None = None  # counted from 0, as in the answer
-    head: int | None = None  # counted from 0
-
-
-EVERY = Attention()
 
 
 def view(opened: Any, text: str, wanted: Attention = EVERY, **how: Any) -> View:
@@ -71,19 +62,6 @@ def reading_view(opened: Any, text: str, wanted: Attention, second: str = "") ->
     look = look_while_reading(opened, text, second)
     attention = attention_view(look, wanted)
     return {"model": model_view(opened), "text": text, "second": second, "tokens": look.source, "attention": attention}
-
-
-def model_view(opened: Any) -> View:
-    """Of whatever `qkv.load` gives."""
-    model, folder = opened.model, getattr(opened, "folder", None)
-    return {
-        "name": folder.resolve().name if folder else "",
-        "source": opened.about.get("source", ""),
-        "target": opened.about.get("target", ""),
-        "architecture": named(getattr(model, "backbone", model), MODELS),
-        "parameters": count_parameters(model),
-        "config": to_tree(model.config),
-    }
 
 
 def attention_view(look: Look, wanted: Attention = EVERY) -> list[View]:

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from qkv.attention import Choice, drawing
 from qkv.config import Tree
-from qkv.layers import Embedding, Pool, Projection
+from qkv.layers import Embedding, Projection
 from qkv.positions import Places
-from qkv.text.frames import ENDS, Frame
+from qkv.text.frames import ENDS, Frame, Pool
 from qkv.text.tokenizer import BOS, Tokenizer
 
 

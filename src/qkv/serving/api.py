@@ -2,13 +2,11 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import Any
 
 from qkv.config import from_tree
 from qkv.documents import translate_text
-from qkv.look import view
-from qkv.look.explain import Which
-from qkv.look.sentence import reads
-from qkv.look.view import View
+from qkv.look.facts import EVERY, Attention, View, Which, looks, model_view
 from qkv.serving.languages import name_of
 from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, texts_of
 from qkv.serving.models import Served
@@ -37,7 +35,7 @@ class TranslateAndLook:
     n_best: int = 1
     tokens: bool = False
     alignment: bool = False
-    attention: bool | view.Attention = False
+    attention: bool | Attention = False
     steps: bool = False
     api_key: str | None = None
 
@@ -61,13 +59,20 @@ class LookInside:
     q: str
     second: str = ""
     model: str | None = None
-    attention: view.Attention = view.EVERY
+    attention: Attention = EVERY
     api_key: str | None = None
 
 
+def inside() -> Any:
+    """What looks inside, by torch, which a server need not import before somebody asks for that."""
+    from qkv.look import view
+
+    return view
+
+
 def about(served: Served) -> View:
-    what = {"task": served.task, "verbs": served.verbs, "looks": reads(served.model.model)}
-    own = view.model_view(served.model) | {"name": served.name, **what}
+    what = {"task": served.task, "verbs": served.verbs, "looks": looks(served.model)}
+    own = model_view(served.model) | {"name": served.name, **what}
     if "translate" not in served.verbs:
         return own
     pair = {"source": served.source, "target": served.target}
@@ -93,17 +98,17 @@ async def translate(asked: Visit) -> View:
     how = {"beam": wish.beam, "alpha": wish.alpha, "n_best": wish.n_best}
     check_search(asked.service.limits, how)
     left_out = {key for part, keys in PARTS.items() if not getattr(wish, part) for key in keys}
-    looks = any(getattr(wish, part) for part in PARTS)
-    wanted = wish.attention if isinstance(wish.attention, view.Attention) else view.EVERY
+    is_watched = any(getattr(wish, part) for part in PARTS)
+    wanted = wish.attention if isinstance(wish.attention, Attention) else EVERY
 
     def one(text: str) -> View:
         served = chosen(asked, wish, text)
         if served is None:
             return plain(text, text)
         asked.service.metrics.characters.labels(served.name).inc(len(text))
-        if not looks:
+        if not is_watched:
             return translated(asked, served, text, how)
-        found = asked.translator(served).alone(lambda: view.view(served.translator, text, wanted, **how))
+        found = asked.translator(served).alone(lambda: inside().view(served.translator, text, wanted, **how))
         found["remarks"] += unglossed(asked, served, text)
         found["model"] = about(served)
         return {key: value for key, value in found.items() if key not in left_out}
@@ -141,22 +146,22 @@ def served_at(asked: Visit) -> Served:
 
 def positions(asked: Visit) -> View:
     served = served_at(asked)
-    return asked.model(served).alone(lambda: view.positions_view(served.model))
+    return asked.model(served).alone(lambda: inside().positions_view(served.model))
 
 
 async def architecture(asked: Visit) -> View:
-    return view.architecture_view(served_at(asked).model)
+    return inside().architecture_view(served_at(asked).model)
 
 
 def curves(asked: Visit) -> View:
-    return view.curves_view(served_at(asked).folder)
+    return inside().curves_view(served_at(asked).folder)
 
 
 def explain(asked: Visit) -> View:
     wish = from_tree(Explain, asked.values, "request")
     text, served = bounded(asked, field(asked, "q")), asked.service.models.able("translate", wish.model)
     which = wish.stack, wish.layer, wish.head
-    return asked.translator(served).alone(lambda: view.explain_view(served.translator, text, *which))
+    return asked.translator(served).alone(lambda: inside().explain_view(served.translator, text, *which))
 
 
 def look(asked: Visit) -> View:
@@ -166,7 +171,7 @@ def look(asked: Visit) -> View:
     served = models.served[0] if wish.model is None else models.named(wish.model)
     how = {} if "translate" in served.verbs else {"second": wish.second}
     asked.service.metrics.characters.labels(served.name).inc(len(wish.q + wish.second))
-    found = asked.model(served).alone(lambda: view.view(served.model, wish.q, wish.attention, **how))
+    found = asked.model(served).alone(lambda: inside().view(served.model, wish.q, wish.attention, **how))
     return found | {"model": about(served)}
 
 

@@ -5,10 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qkv.decoding import Translated, Translator
-from qkv.decoding.alignment import Weights, readout_of, word_attention, words_of
 from qkv.decoding.translator import Scored
 from qkv.errors import InputError
 from qkv.serving.models import Models
@@ -16,6 +15,9 @@ from qkv.serving.queued import QueuedTranslator
 from qkv.text import read_pairs
 from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
+
+if TYPE_CHECKING:
+    from qkv.decoding.alignment import Weights
 
 Span = tuple[int, int]  # characters, from and up to
 WORDS = re.compile(r"\w+|[^\w\s]")
@@ -127,6 +129,8 @@ def absent(terms: list[Term], text: str) -> list[Term]:
 
 def replace_aligned(translator: Translator, source: str, translation: str, terms: Sequence[Term]) -> str:
     """The translation with the words of these terms of the source; as it was, where attention cannot be read."""
+    from qkv.decoding.alignment import readout_of, word_attention, words_of
+
     sources, targets = words_of(translator, [source]), words_of(translator, [translation])
     try:
         (weights,) = word_attention(translator, sources, targets, readout_of(translator))  # (T, S) between words
@@ -144,7 +148,7 @@ def replace_aligned(translator: Translator, source: str, translation: str, terms
     return rewritten(translation, changes)
 
 
-def run(weights: Weights, inside: list[int], free: list[bool], lengths: list[int]) -> tuple[int, int]:
+def run(weights: "Weights", inside: list[int], free: list[bool], lengths: list[int]) -> tuple[int, int]:
     """The free word that looked most at the part, with the neighbours that looked nowhere more than there.
 
     Of more words than the part has, the longest: an article often looks at its noun, and stays.

@@ -1,21 +1,22 @@
 """The models that a server has loaded, and which one translates from a language to another."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from qkv.decoding import Generator, Translator
-from qkv.device import choose_device
+from qkv.decoding import Translator
+from qkv.decoding.searcher import Opened
+from qkv.device import ENGINE, device_name
 from qkv.engines import in_words
 from qkv.errors import InputError, nearest
-from qkv.folder import Loaded, load
-from qkv.opening import options, task_in
+from qkv.folder import Loaded, look
+from qkv.opening import OPENERS, options, task_in, task_named
 from qkv.serving.languages import UNKNOWN, find, name_of
 from qkv.serving.limits import Refusal
-from qkv.tasks import TASKS, USES
 
 VERBS = ("translate", "generate", "predict", "fill", "embed")  # what models do, each at /api/VERB
 
@@ -28,12 +29,12 @@ class Served:
     folder: Path
     model: Any  # what `qkv.load` gives: a Translator, a Generator, a Classifier ...
     task: str
-    uses: Mapping[str, Any] = field(default_factory=dict)  # what else was made of it, by what that can do
+    uses: Mapping[str, Callable[[], Any]] = field(default_factory=dict)  # what makes of it what else it can do
 
     @property
     def engine(self) -> str:
         """Which engine writes, in words; nothing for one that reads."""
-        return in_words(self.model.engine) if isinstance(self.model, Translator | Generator) else ""
+        return in_words(self.model.engine) if isinstance(self.model, Opened) else ""
 
     @property
     def verbs(self) -> list[str]:
@@ -42,7 +43,8 @@ class Served:
 
     def does(self, verb: str) -> Any:
         """The object that does it."""
-        return self.able(verb).uses.get(verb, self.model)
+        made = self.able(verb).uses.get(verb)
+        return self.model if made is None else made()
 
     def able(self, verb: str) -> "Served":
         """This one; refused if it cannot do that, with what it can."""
@@ -65,13 +67,30 @@ class Served:
         return self.model.about.get("target") or UNKNOWN
 
 
-def uses(loaded: Loaded) -> dict[str, Any]:
+def uses(loaded: Loaded) -> dict[str, Callable[[], Any]]:
     """What a model can do beside its task with nothing more to learn, with the same weights: embed, if it can."""
-    found: dict[str, Any] = {}
+    if loaded.context and not loaded.is_built:
+        return {"embed": cache(lambda: task_in(loaded, "embed").open(loaded))} if loaded.has_prompts else {}
+    from qkv.tasks import TASKS, USES
+
+    found: dict[str, Callable[[], Any]] = {}
     for name in USES.keys() - TASKS.keys():
         with suppress(InputError):  # it has no backbone
-            found[name] = task_in(loaded, name).open(loaded)
+            found[name] = partial(itself, task_in(loaded, name).open(loaded))
     return found
+
+
+def itself(made: Any) -> Any:
+    return made
+
+
+def opened(loaded: Loaded, engine: str, own_process: bool) -> tuple[Any, str]:
+    """What a folder holds, opened for its task, and the name of that."""
+    how = {"engine": engine, "own_process": own_process}
+    if (name := task_named(loaded.about)) in OPENERS:
+        return OPENERS[name].open(loaded, **how), name
+    task = task_in(loaded)
+    return task.open(loaded, **(how if "own_process" in options(task) else {})), task.name
 
 
 class Models:
@@ -84,7 +103,7 @@ class Models:
 
     @classmethod
     def load(
-        cls, folders: Sequence[Path], device: str = "cpu", engine: str = "lean", *, own_process: bool = False
+        cls, folders: Sequence[Path], device: str = "cpu", engine: str = ENGINE, *, own_process: bool = False
     ) -> "Models":
         """Each is named after its folder; where the name is taken, with the first number that is free.
 
@@ -96,13 +115,11 @@ class Models:
         for folder in folders:
             own = Path(folder).resolve().name
             name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in served)
-            loaded = load(Path(folder), str(choose_device(device, "cpu")))
-            task = task_in(loaded)
-            how = {"engine": engine, "own_process": own_process} if "own_process" in options(task) else {}
-            model = task.open(loaded, **how)
-            if how:
+            loaded = look(Path(folder), device_name(device))
+            model, task = opened(loaded, engine, own_process)
+            if isinstance(model, Opened):
                 model.open_workers()  # now, while this process has no threads that a copy would miss
-            served[name] = Served(name, Path(folder), model, task.name, uses(loaded))
+            served[name] = Served(name, Path(folder), model, task, uses(loaded))
             for part, one in getattr(model, "parts", {}).items():  # each answers by a name of its own
                 served[f"{name}.{part}"] = Served(f"{name}.{part}", Path(folder), one, one.task.name)
         return cls(list(served.values()))

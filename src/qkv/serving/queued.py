@@ -7,8 +7,8 @@ from typing import Any, TypeVar, cast
 
 from qkv.config import check_keys
 from qkv.decoding import Search, Translated
-from qkv.decoding.alignment import Links, align
 from qkv.decoding.generator import Increment
+from qkv.documents.place import Links
 from qkv.errors import InputError
 from qkv.folder import About
 from qkv.serving.limits import Limits, share_of
@@ -77,6 +77,8 @@ class QueuedTranslator(Queued):
 
     def align(self, pairs: list[tuple[str, str]]) -> list[Links]:
         """The links between the words of each pair (source, target)."""
+        from qkv.decoding.alignment import align
+
         return self.alone(lambda: align(self.model, pairs))
 
 

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from qkv.config import setting
+from qkv.device import ENGINE
 from qkv.folder import Loaded
-from qkv.layers import Pool
 from qkv.tasks.embedder import Embedder
 from qkv.tasks.on_backbone import BackboneConfig, OnBackbone
+from qkv.text.frames import Pool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,6 @@ class Embed(OnBackbone):
     asks = "qkv embed sentences.txt"
 
     def open(
-        self, loaded: Loaded, *, engine: str = "lean", pool: Pool | None = None, normalise: bool | None = None
+        self, loaded: Loaded, *, engine: str = ENGINE, pool: Pool | None = None, normalise: bool | None = None
     ) -> Embedder:
         return Embedder(self, loaded, engine=engine, pool=pool, normalise=normalise)

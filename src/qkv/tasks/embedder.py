@@ -11,13 +11,15 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from qkv.decoding.searcher import by_length
+from qkv.device import ENGINE
 from qkv.engines import open_reader
 from qkv.engines.native.library import Native
 from qkv.engines.native.reader import vectors
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded
-from qkv.layers import Pool, pooled
+from qkv.layers import pooled
 from qkv.models import Headed
+from qkv.text.frames import Pool
 from qkv.text.tokenizer import PAD
 
 CELLS = 2**11  # tokens of a batch, padding counted: enough for products, and of like lengths
@@ -32,7 +34,7 @@ class Embedder:
     """
 
     def __init__(
-        self, task: Any, loaded: Loaded, *, engine: str = "lean", pool: Pool | None = None,
+        self, task: Any, loaded: Loaded, *, engine: str = ENGINE, pool: Pool | None = None,
         normalise: bool | None = None,
     ) -> None:  # fmt: skip
         if pool is not None and pool not in get_args(Pool):

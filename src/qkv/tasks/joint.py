@@ -11,6 +11,7 @@ from torch import nn
 
 from qkv.config import Tree, from_tree, named, parse_call, setting, to_call
 from qkv.data import Mixture, Rows, RowsOfPart, Stream
+from qkv.device import ENGINE
 from qkv.errors import InputError, nearest
 from qkv.folder import About, Loaded
 from qkv.models import Headed, Model
@@ -246,7 +247,7 @@ class Joint(OnBackbone):
         about: Any = {"task": self.tasks[name].name, **known[name]}
         return Loaded(model.of(name), loaded.tokenizer, about, loaded.folder)
 
-    def open(self, loaded: Loaded, *, part: str = "", engine: str = "lean") -> Any:
+    def open(self, loaded: Loaded, *, part: str = "", engine: str = ENGINE) -> Any:
         """The Predictor of a part; without one, those of all."""
         if not part:
             return Predictors(self, loaded, engine)

@@ -69,7 +69,9 @@ class LanguageModel(OnRunningText):
             if piece.begins:
                 documents.append([])
             documents[-1].append(piece.text)
-        found = sum(self.open(loaded).score(["".join(pieces) for pieces in documents]), Likelihood(0.0, 0, 0, 0))
+        found = sum(
+            self.open(loaded, engine="lean").score(["".join(pieces) for pieces in documents]), Likelihood(0.0, 0, 0, 0)
+        )
         return {
             "loss": found.nats / found.tokens, "perplexity": found.perplexity,
             "word_perplexity": found.word_perplexity, "bits_per_character": found.bits_per_character,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from qkv.config import Tree, setting, to_call
+from qkv.device import ENGINE
 from qkv.errors import InputError
 from qkv.folder import About, Loaded
 from qkv.models import Backbone, Model
@@ -86,7 +87,7 @@ class OnBackbone(Task):
         options |= {"pool": pool} if pool != "last" else {}
         return to_call(name, options | ({"dense": True} if self.model.dense else {}))
 
-    def open(self, loaded: Loaded, *, engine: str = "lean") -> Any:
+    def open(self, loaded: Loaded, *, engine: str = ENGINE) -> Any:
         """`engine` is a name of engines.READERS, for what a Predictor reads."""
         return self.opens(self, loaded, engine)
 

@@ -8,6 +8,7 @@ import torch
 
 from qkv.config import Tree
 from qkv.data import Buckets, Place, RowsInMemory, generator
+from qkv.device import ENGINE
 from qkv.engines import open_reader
 from qkv.errors import InputError
 from qkv.folder import Loaded
@@ -17,7 +18,7 @@ from qkv.objectives import objective
 class Predictor:
     """`qkv.load(folder).predict(given)`: one text in, one answer out; a list in, a list out. Answers are plain data."""
 
-    def __init__(self, task: Any, loaded: Loaded, engine: str = "lean") -> None:
+    def __init__(self, task: Any, loaded: Loaded, engine: str = ENGINE) -> None:
         self.task, self.loaded, self.objective = task, loaded, objective(task.objective).knowing(loaded.tokenizer)
         self.model, self.tokenizer, self.about = loaded.model.eval(), loaded.tokenizer, loaded.about
         self.folder = loaded.folder
@@ -60,7 +61,7 @@ class Predictor:
 class Predictors:
     """`qkv.load(folder).parts["rte"].predict(given)`: what `qkv.load` gives for a mixture, on one set of weights."""
 
-    def __init__(self, task: Any, loaded: Loaded, engine: str = "lean") -> None:
+    def __init__(self, task: Any, loaded: Loaded, engine: str = ENGINE) -> None:
         self.task, self.model, self.tokenizer, self.about = task, loaded.model, loaded.tokenizer, loaded.about
         self.folder, self.parts = loaded.folder, dict[str, Predictor]()
         reader: Any = open_reader(loaded, engine)

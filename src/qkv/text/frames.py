@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from qkv.text.tokenizer import SPECIALS, Tokenizer
+
+Pool = Literal["last", "first", "mean", "concat"]  # whose state stands for a text
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from qkv.positions import Position
 from qkv.training.groups import Group, Optimizers, each, matches, parameters, parted
 from qkv.training.ranks import ALONE, Ranks
 from qkv.training.settings import TrainingConfig
+from qkv.training.sharding import whole
 
 TABLES = Embedding | nn.Embedding | Projection | Position  # of tokens and of positions
 LATE = 1e9  # steps after which beta^t is 0
@@ -107,9 +108,10 @@ def clip(several: Iterable[Tensor], longest: float) -> Tensor:
     """
     moved = [parameter for parameter in several if parameter.grad is not None]
     norm = nn.utils.get_total_norm([parameter.grad for parameter in moved if parameter.grad is not None])
-    if longest / (norm + 1e-6) < 1:  # their factor
+    length = whole(norm)
+    if longest / (length + 1e-6) < 1:  # their factor
         nn.utils.clip_grads_with_norm_(moved, longest, norm)
-    return norm
+    return length
 
 
 def build_optimizer(

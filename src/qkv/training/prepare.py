@@ -11,6 +11,7 @@ from qkv import folder
 from qkv.config import Tree, from_tree, merge, to_tree
 from qkv.data import Place, generator
 from qkv.device import choose_device
+from qkv.display import Display
 from qkv.errors import InputError
 from qkv.folder import About, Loaded
 from qkv.models import Model
@@ -18,7 +19,6 @@ from qkv.objectives import objective
 from qkv.tasks import Corpus, Survey, Task
 from qkv.tasks.corpus import PARTS, Part, learn_tokenizer
 from qkv.text.tokenizer import BOS, PAD, UNK, Tokenizer
-from qkv.training.display import Display
 from qkv.training.settings import Settings, TrainingConfig, architecture, complete, paths, spelled_out, task_of
 
 FITTED = ("vocab_size", "n_classes", "sentence_ends", "mask_id")  # settings of a model that follow from its data

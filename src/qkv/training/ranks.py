@@ -110,9 +110,14 @@ class Ranks:
             raise SystemExit(1)
         raise InputError(sentence)
 
-    def check(self, model: nn.Module, batches: Stream, accumulate: int) -> None:
-        """Refuse what several ranks cannot share out."""
+    def check(self, model: nn.Module, batches: Stream, accumulate: int, shard: bool = False) -> None:
+        """Refuse what several ranks cannot share out, and to share a model out to one."""
         if self.count == 1:
+            if shard:
+                self.refuse(
+                    "training.shard shares a model out over several ranks, and this is one process; start more, with "
+                    "--ranks or torchrun, or set --training.shard false"
+                )
             return
         if accumulate % self.count:
             self.refuse(

@@ -13,6 +13,9 @@ import torch
 
 from qkv import folder, manifest
 from qkv.config import Tree, to_tree
+from qkv.data import each_row
+from qkv.display import Display
+from qkv.engines import forming
 from qkv.errors import InputError
 from qkv.files import alone, remove, write_json, write_text
 from qkv.folder import About, Loaded, RunFolder
@@ -22,7 +25,6 @@ from qkv.tasks import TASKS, Corpus, Task
 from qkv.tasks.corpus import Part, are_files, is_given
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoint, going_on, prepare
-from qkv.training.display import Display
 from qkv.training.groups import Group, parted
 from qkv.training.optimizers import freeze
 from qkv.training.ranks import ALONE, Ranks, joined
@@ -135,28 +137,43 @@ class Run:
         loaded = Loaded(model, corpus.tokenizer, about)
         asked = objective(settings.objective).knowing(corpus.tokenizer, model.inputs()).with_model(model)
         batches = task.stream(corpus.train)
-        task.shared_among(self.ranks)
+        shares = settings.training.shard
+        task.shared_among(ALONE if shares else self.ranks)  # with a share of the weights nobody can answer alone
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
         teller = Teller(self.display, self.folder, task, settings)
         hooks = Hooks(
             lambda model: task.summed_up({**task.measure(model, asked, valid), **judge()}),
-            lambda model, path: folder.save(path, model, corpus.tokenizer, loaded.about),
+            lambda weights, path: folder.save(path, model, corpus.tokenizer, loaded.about, weights),
             teller.event if self.ranks.is_first else lambda event: None,
             self.out,
         )
         trainer = Trainer(model, asked, batches, settings.training, hooks, settings.data.seed, self.ranks)
         went_on, best = trainer.resume(), dict[str, float]()
+        pace = trainer.probe() if self.ranks.is_first or shares else 0.0
         with checkpoint.explained(self.out):
             if self.ranks.is_first:
-                teller.announce(trainer, task.counted(corpus), went_on)
+                teller.announce(trainer, task.counted(corpus), went_on, pace)
                 with teller.listening():
                     stopped = trainer.run()
                 teller.summary(stopped)
                 best = teller.log.best
+                self.keep_form(corpus, stopped)
             else:
                 stopped = trainer.run()
         now = trainer.now
         return Trained(self.out, stopped, now.step, trainer.epoch(), now.seconds / 60, best)
+
+    def keep_form(self, corpus: Corpus, stopped: str) -> None:
+        """The best weights as our own engine reads them, so that commands need no torch. The run is over and saved:
+        whatever goes wrong here is told, and no more."""
+        if stopped == "interrupted":  # it goes on from here, to other weights
+            return
+        try:
+            loaded = folder.load(self.out)
+            if forming.has_form(loaded.model):
+                self.say(forming.keep_form(loaded, (row[0] for row in each_row(corpus.valid))))
+        except (InputError, OSError, RuntimeError, ValueError, IndexError, TypeError) as error:
+            self.say(f"the engine's form of the model was not made: {error}")
 
     def ready(self) -> tuple[Settings, Corpus, Model]:
         """Settings, data and the first weights; the first rank makes what the others then open."""

@@ -20,7 +20,7 @@ from qkv.training.groups import Group, Optimizer
 from qkv.training.schedules import SCHEDULES
 
 SIDES = ("source", "target")
-IDLE = ("threads", "keep", "checkpoint_minutes", "checkpoint_steps")  # what changes no figure but speed
+IDLE = ("threads", "keep", "checkpoint_minutes", "checkpoint_steps", "shard")  # what changes no figure but speed
 STAGED = ("stages", "every_stage", "sets")  # of a comparison's recipe: what is trained before its rows, and on what
 LIMITS = ("steps", "epochs", "minutes", "patience")
 NOT_NEGATIVE = (*LIMITS, "validate_every", "bleu_sentences", "checkpoint_minutes", "checkpoint_steps", "threads",
@@ -68,6 +68,9 @@ class TrainingConfig:
         "auto", "auto takes bfloat16 where the device computes in it"
     )
     recompute: bool = setting(False, "compute each block twice to keep less of it: less memory, a third more time")
+    shard: bool = setting(
+        False, "each rank keeps only its share of weights and optimiser: for models above some 2 B parameters"
+    )
     threads: int = setting(0, "CPU threads; 0 for torch's own choice: OMP_NUM_THREADS, or one for each core")
 
     def __post_init__(self) -> None:
@@ -86,6 +89,8 @@ class TrainingConfig:
             raise ValueError(f"bias_correction = false is for adam and adamw, and the optimizer is {self.optimizer}")
         if self.best_by == "bleu" and not self.bleu_sentences:
             raise ValueError("best_by is bleu, but bleu_sentences is 0, so that BLEU is never measured; raise it")
+        if self.shard and (self.optimizer not in ("adam", "adamw") or self.groups or self.unfreeze):
+            raise ValueError("shard goes with adam and adamw, of one group, and without unfreeze; leave it or them out")
         if self.groups and self.unfreeze:
             raise ValueError("groups say by `after` when each begins to learn; leave unfreeze out")
         for text in self.groups:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.progress import BarColumn
 
+from qkv.display import Display, duration
 from qkv.errors import InputError
 from qkv.evaluation import FIGURES, in_words, is_of_part
 from qkv.files import read_json, write_json, write_text
@@ -18,7 +19,6 @@ from qkv.folder import RunFolder
 from qkv.look import draw_curves
 from qkv.models import count_parameters
 from qkv.tasks import Task
-from qkv.training.display import Display, duration
 from qkv.training.settings import Settings
 from qkv.training.trainer import Trainer
 
@@ -114,8 +114,10 @@ class Teller:
         self.recent: deque[tuple[float, int, float]] = deque(maxlen=50)  # when, tokens, loss
         self.printed, self.validation = 0.0, ""
 
-    def announce(self, trainer: Trainer, counted: str, went_on: bool) -> None:
-        self.trainer = t = trainer
+    def announce(self, trainer: Trainer, counted: str, went_on: bool, pace: float) -> None:
+        """`pace` is in seconds a batch, as it was tried."""
+        self.trainer, self.pace = trainer, pace * trainer.c.accumulate
+        t = trainer
         model: Any = t.model
         self.say(f"{counted}; {self.settings.model.vocab_size:,} sub-words")
         self.say(
@@ -125,7 +127,6 @@ class Teller:
         )
         if went_on:
             self.say(f"going on from step {t.now.step:,} ({duration(t.now.seconds)} of training so far)")
-        self.pace = t.probe() * t.c.accumulate
         about = f"about {duration(left)} at " if (left := self.left(measured=False)) is not None else ""
         plan = f"{about}{self.pace:.2f} s a step"
         self.say(f"limits: {self.limits()}; {plan}. Settings and log are in {self.folder.place}")

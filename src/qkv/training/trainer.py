@@ -29,6 +29,7 @@ from qkv.training.optimizers import Unfreezing, build_optimizer, clip_each, free
 from qkv.training.ranks import ALONE, Ranks
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
+from qkv.training.sharding import gathered, readable, shard, shared_as, whole
 
 Placed = tuple[Batch, Place]  # a batch, and the place after it
 
@@ -57,7 +58,7 @@ class Hooks:
     """What the loop calls out to. None of it may change the course of training."""
 
     validate: Callable[[Any], dict[str, float]]  # figures of a model on the validation set
-    save_model: Callable[[Any, Path], None]  # a model folder
+    save_model: Callable[[dict[str, Tensor], Path], None]  # a model folder of these weights
     report: Callable[[dict[str, Any]], None]  # an event for log and display
     out: Path
 
@@ -69,7 +70,7 @@ class Trainer:
         self, model: nn.Module, objective: Objective, batches: Stream, c: TrainingConfig, hooks: Hooks, seed: int = 1,
         ranks: Ranks = ALONE,
     ) -> None:  # fmt: skip
-        ranks.check(model, batches, c.accumulate)
+        ranks.check(model, batches, c.accumulate, c.shard)
         self.c, self.hooks, self.objective, self.batches = c, hooks, objective, batches
         self.seed, self.ranks = seed, ranks
         if c.threads:
@@ -82,6 +83,8 @@ class Trainer:
             if isinstance(module, Stack):
                 module.recompute = c.recompute
         freeze(model, c.freeze)
+        if c.shard:
+            shard(model)
         self.unfreezing = Unfreezing(model, c.unfreeze, [Group.read(text) for text in c.groups])
         self.optimizer = build_optimizer(model, c, self.device, self.precision, ranks)
         self.schedule = build(SCHEDULES, c.schedule)
@@ -151,7 +154,8 @@ class Trainer:
                 loss = self.objective.loss(self.carrying.ask(self.model, asked, batch), asked)
             (loss.total / count).backward()
             total += float(loss.total.detach()) / count
-        ranks.sum_gradients(self.model)
+        if not self.c.shard:  # else the backward pass has done so
+            ranks.sum_gradients(self.model)
         return ranks.sum(total)[0], int(read)
 
     def skip(self, batches: list[Placed]) -> None:
@@ -202,14 +206,16 @@ class Trainer:
 
     def checkpoint_due(self) -> bool:
         by_step = self.c.checkpoint_steps and self.now.step % self.c.checkpoint_steps == 0
-        return bool(by_step) or time.monotonic() - self.saved_at >= 60 * self.c.checkpoint_minutes
+        by_time = time.monotonic() - self.saved_at >= 60 * self.c.checkpoint_minutes
+        return bool(by_step) or bool(self.ranks.first(by_time) if self.c.shard else by_time)
 
     def validate(self) -> None:
         """Judge the averaged weights; keep them as the model if they are the best so far."""
         self.now.validated = self.now.step
         self.average.at_validation(self.model)
         with averaged(self.model, self.average.weights(self.model)):
-            figures = self.hooks.validate(self.model)
+            with readable(self.model):
+                figures = self.hooks.validate(self.model)
             if self.c.best_by not in figures:
                 known = ", ".join(sorted(figures.keys() & FIGURES.keys()))
                 raise InputError(f"this objective measures no {self.c.best_by}; --restart with best_by of: {known}")
@@ -218,8 +224,9 @@ class Trainer:
             self.now.stale += 1
             if is_best:
                 self.now.best, self.now.best_step, self.now.stale = value, self.now.step, 0
+            weights = gathered(self.model) if is_best and (self.ranks.is_first or self.c.shard) else {}
             if is_best and self.ranks.is_first:
-                self.hooks.save_model(self.model, self.hooks.out)
+                self.hooks.save_model(weights, self.hooks.out)
         self.model.train()
         event = {"event": "valid", "step": self.now.step, "epoch": round(self.epoch(), 3), "best": is_best}
         self.hooks.report({**event, **figures, "peak_memory": peak_memory()})
@@ -242,18 +249,20 @@ class Trainer:
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Write a checkpoint, unless the newest one is of this very moment."""
-        if (state := asdict(self.now)) == self.saved or not self.ranks.is_first:
+        """Write a checkpoint, unless the newest one is of this very moment. The first rank does, and asks all others
+        that have shares."""
+        if (state := asdict(self.now)) == self.saved or not (self.ranks.is_first or self.c.shard):
             return
         tensors = {f"average.{name}": value for name, value in self.average.tensors().items()}
         tensors |= {f"carried.{i}": value for i, value in enumerate(self.carrying.state)}
         for i, entry in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{name}": value for name, value in entry.items()}
         # Weights and average may share storage, which safetensors refuses: each tensor is its own copy.
-        tensors = {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}
-        save_model = partial(self.hooks.save_model, self.model)
-        checkpoint.save(self.folder, self.now.step, save_model, tensors, state)
-        checkpoint.tidy(self.folder, self.c.keep)
+        tensors = {name: whole(value.detach()).to("cpu", copy=True) for name, value in tensors.items()}
+        weights = gathered(self.model)
+        if self.ranks.is_first:
+            checkpoint.save(self.folder, self.now.step, partial(self.hooks.save_model, weights), tensors, state)
+            checkpoint.tidy(self.folder, self.c.keep)
         self.saved, self.saved_at = state, time.monotonic()
 
     def resume(self) -> bool:
@@ -268,16 +277,20 @@ class Trainer:
 
     def restore_tensors(self, saved: checkpoint.Checkpoint) -> dict[str, dict[str, Tensor]]:
         """Weights, average and optimiser as they were; all tensors, by their kind."""
-        fill(self.model, saved.weights, self.folder)
+        own = dict(self.model.named_parameters())
+        fill(self.model, {n: shared_as(t, own.get(n)) for n, t in saved.weights.items()}, self.folder)
         groups = defaultdict[str, dict[str, Tensor]](dict)
         for key, value in saved.tensors.items():
             kind, name = key.split(".", 1)
             groups[kind][name] = value
-        self.average.restore({name: value.to(self.device) for name, value in groups["average"].items()})
+        # An average calls each weight by its name, behind a word of its own.
+        kept = {name: shared_as(value, own.get(name.split(".", 1)[-1])) for name, value in groups["average"].items()}
+        self.average.restore({name: value.to(self.device) for name, value in kept.items()})
+        moved = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         state = defaultdict[int, dict[str, Tensor]](dict)
         for key, value in groups["optimizer"].items():
             i, name = key.split(".", 1)
-            state[int(i)][name] = value
+            state[int(i)][name] = shared_as(value, moved[int(i)])
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": dict(state)})
         return groups
 

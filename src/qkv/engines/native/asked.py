@@ -1,17 +1,20 @@
 """What is asked of the native engine, and what it answers, as C++ lays it out."""
 
 import ctypes
+from array import array
 from collections.abc import Sequence
-from itertools import chain
-from typing import Any, ClassVar, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from qkv.errors import InputError
 
-Ids = NDArray[np.int32]
-Floats = NDArray[np.float32]
+if TYPE_CHECKING:  # numpy takes as long to import as all else of a short translation, which needs none
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ids = NDArray[np.int32]
+    Floats = NDArray[np.float32]
+
 Texts = Sequence[Sequence[int]]  # the ids of each
 
 
@@ -50,18 +53,28 @@ class NativeFound(NamedTuple):
 class NativeStep(NamedTuple):
     """The next token of each text that goes on, by its number; and those that it ends, with their log p."""
 
-    rows: Ids  # (n,), rising
-    tokens: Ids  # (n,)
+    rows: "array[int]"  # (n,), rising
+    tokens: "array[int]"  # (n,)
     done: dict[int, tuple[list[int], float]]
 
 
-def lengths_of(texts: Texts) -> Ids:
-    return np.array([len(ids) for ids in texts], np.int32)
+def lengths_of(texts: Texts) -> "array[int]":
+    return array("i", map(len, texts))
 
 
-def joined(texts: Texts) -> Ids:
+def joined(texts: Texts) -> "array[int]":
     """One behind the other."""
-    return np.fromiter(chain.from_iterable(texts), np.int32)
+    return array("i", chain.from_iterable(texts))
+
+
+def room(kind: str, count: int) -> "array[Any]":
+    """Zeros, of four bytes each."""
+    return array(kind, bytes(4 * count))
+
+
+def pointers(arrays: "dict[str, array[Any]]") -> dict[str, int]:
+    """Where they are, which is so until they grow."""
+    return {name: one.buffer_info()[0] for name, one in arrays.items()}
 
 
 class NativeAsked:
@@ -69,46 +82,46 @@ class NativeAsked:
 
     def __init__(
         self, sources: Texts, limits: Sequence[int], *, first: int, end: int, never: Sequence[int],
-        prefix: Sequence[int] = (), lists: Texts | None = None, numbers: NDArray[np.float64] | None = None,
+        prefix: Sequence[int] = (), lists: Texts | None = None, numbers: "NDArray[np.float64] | None" = None,
         threads: int = 1, beam: int = 1, samples: int = 0, **rules: Any,
     ) -> None:  # fmt: skip
         """`first` is what a translation begins with, before the `prefix` that is given; `never` are what no text holds,
         `lists` what each may hold, rising, its end among it; with `samples`, so many texts of each are drawn by
         `numbers` (n, samples, limit). The other rules are those of native/search.h."""
-        count, width, each = len(sources), max(0, *limits), max(0, samples or 2 * beam)  # what is less is refused
-        given: dict[str, NDArray[Any]] = {
-            "lengths": lengths_of(sources), "ids": joined(sources), "limits": np.array(limits, np.int32),
-            "never": np.array(never, np.int32), "prefix": np.array(prefix, np.int32),
-            "numbers": np.ascontiguousarray(np.zeros(0) if numbers is None else numbers, np.float64),
+        count = len(sources)
+        self.width, self.each = max(0, *limits), max(0, samples or 2 * beam)  # what is less is refused
+        given: dict[str, array[Any]] = {
+            "lengths": lengths_of(sources), "ids": joined(sources), "limits": array("i", limits),
+            "never": array("i", never), "prefix": array("i", prefix),
         }  # fmt: skip
         if lists is not None:
             if len(lists) != count:
                 raise InputError(f"there are {count} sentences and {len(lists)} lists; give as many")
-            given |= {"listed": joined(lists), "listed_starts": np.cumsum([0, *map(len, lists)], dtype=np.int64)}
-        if samples and given["numbers"].shape != (count, samples, width):
-            raise InputError(f"numbers {given['numbers'].shape} are not ({count}, {samples}, {width})")
-        self.counts, self.sizes = np.zeros(count, np.int32), np.zeros((count, each), np.int32)
-        self.texts, self.log_p = np.empty((count, each, width), np.int32), np.zeros((count, each), np.float32)
+            given |= {"listed": joined(lists), "listed_starts": array("q", accumulate(map(len, lists), initial=0))}
+        if samples and (numbers is None or numbers.shape != (count, samples, self.width)):
+            shape = () if numbers is None else numbers.shape
+            raise InputError(f"numbers {shape} are not ({count}, {samples}, {self.width})")
+        self.counts, self.sizes = room("i", count), room("i", count * self.each)
+        self.texts, self.log_p = room("i", count * self.each * self.width), room("f", count * self.each)
         out = {"counts": self.counts, "sizes": self.sizes, "texts": self.texts, "log_p": self.log_p}
+        self.numbers = None if numbers is None else numbers.astype("float64", order="C", copy=False)
         self.held = given | out  # for as long as it is pointed to
         self.struct = NativeSearch(
             sentences=count, beam=beam, samples=samples, threads=threads, never_count=len(never), first=first, end=end,
-            prefix_count=len(prefix), tokens=len(given["ids"]), width=width, each=each,
-            **{name: array.ctypes.data for name, array in self.held.items()}, **rules,
+            prefix_count=len(prefix), tokens=len(given["ids"]), width=self.width, each=self.each,
+            numbers=None if self.numbers is None else self.numbers.ctypes.data, **pointers(self.held), **rules,
         )  # fmt: skip
 
-    def found(self) -> list[NativeFound]:
-        sizes = [row[:number] for row, number in zip(self.sizes.tolist(), self.counts.tolist(), strict=True)]
-        return [
-            NativeFound([texts[i, :size].tolist() for i, size in enumerate(some)], log_p[: len(some)].tolist())
-            for some, texts, log_p in zip(sizes, self.texts, self.log_p, strict=True)
-        ]
+    def text(self, row: int) -> list[int]:
+        begin = row * self.width
+        return self.texts[begin : begin + self.sizes[row]].tolist()
 
-    def ended(self, rows: Ids) -> dict[int, tuple[list[int], float]]:
+    def found(self) -> list[NativeFound]:
+        several = [range(i * self.each, i * self.each + count) for i, count in enumerate(self.counts)]
+        return [NativeFound([self.text(row) for row in some], [self.log_p[row] for row in some]) for some in several]
+
+    def ended(self, rows: Sequence[int]) -> dict[int, tuple[list[int], float]]:
         """Which of these texts of a stream are over: their tokens, and their log p."""
         samples = max(1, self.struct.samples)
-        places = [(row, *divmod(row, samples)) for row in rows.tolist()]
-        return {
-            row: (self.texts[i, s, :size].tolist(), float(self.log_p[i, s]))
-            for row, i, s in places if (size := self.sizes[i, s])
-        }  # fmt: skip
+        places = [(row, row // samples * self.each + row % samples) for row in rows]
+        return {row: (self.text(at), self.log_p[at]) for row, at in places if self.sizes[at]}

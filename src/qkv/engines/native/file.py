@@ -22,7 +22,6 @@ from qkv.positions import Learned, Places
 MAGIC, VERSION = b"QKVMODEL", 2
 HEADER = Struct("<8sIIQQ10If32sI16x")  # native/file.cpp, struct Header
 CHECKED_FROM = 32  # behind the checksum
-DIGEST = slice(76, 108)  # where the SHA-256 of the weights stands that a file was made of
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "swish")
 PRE, NORM_INPUTS, CAUSAL, WRITES, ONE_TABLE = 1, 2, 4, 8, 16
 ALIGNED = 64  # bytes at a multiple of which each array begins
@@ -205,12 +204,6 @@ def checksum(whole: bytes | bytearray) -> int:
         some = words[first : first + SOME]
         total += int((some * (2 * np.arange(first, first + len(some), dtype=np.uint64) + 1)).sum(dtype=np.uint64))
     return total % 2**64
-
-
-def made_of(path: Path) -> str:
-    """The SHA-256 of the weights that a file was made of."""
-    with path.open("rb") as file:
-        return file.read(HEADER.size)[DIGEST].hex()
 
 
 @torch.no_grad()

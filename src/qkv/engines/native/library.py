@@ -3,17 +3,14 @@
 import ctypes
 import os
 import weakref
+from array import array
 from collections.abc import Iterator, Sequence
 from functools import cache
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal
 
 from qkv.engines.native.asked import (
-    Floats,
-    Ids,
     NativeAsked,
     NativeFound,
     NativeLook,
@@ -21,8 +18,13 @@ from qkv.engines.native.asked import (
     NativeStep,
     joined,
     lengths_of,
+    pointers,
+    room,
 )
 from qkv.errors import InputError
+
+if TYPE_CHECKING:
+    from qkv.engines.native.asked import Floats, Ids
 
 LIBRARY = os.environ.get("QKV_NATIVE") or str(Path(__file__).parent / "lib" / "engine.so")  # native/build.py makes it
 HELD = "QKV_CPU"  # an environment variable: avx512, avx2 or plain, the fastest path that may be taken
@@ -101,17 +103,19 @@ class Native:
         self.handle = library().qkv_open(os.fsencode(path), held(), error, ERROR)
         if not self.handle:
             raise InputError(f"{path} cannot be used: {error.value.decode(errors='replace')}")
-        sizes = np.zeros(5, np.int32)
-        library().qkv_sizes(self.handle, sizes.ctypes.data)
+        sizes = room("i", 5)
+        library().qkv_sizes(self.handle, sizes.buffer_info()[0])
         # D of a vector; tokens of a text at most; heads; layers of a decoder that look at a source; bits of a weight
-        self.width, self.places, self.heads, self.memory_layers, self.bits = sizes.tolist()
+        self.width, self.places, self.heads, self.memory_layers, self.bits = sizes
         self.close = weakref.finalize(self, library().qkv_close, self.handle)
 
     def read(
-        self, lengths: Ids, ids: Ids, segments: Ids | None = None, *, pool: How = "states", threads: int = 1
-    ) -> Floats:  # fmt: skip
+        self, lengths: "Ids", ids: "Ids", segments: "Ids | None" = None, *, pool: How = "states", threads: int = 1
+    ) -> "Floats":  # fmt: skip
         """Sentences of these lengths (n,), whose ids and segments (N,) stand one behind the other -> states (N, D), or
         of each sentence (n, D) their mean, the first or the last."""
+        import numpy as np
+
         given = (lengths, ids) if segments is None else (lengths, ids, segments)
         arrays = [np.ascontiguousarray(one, np.int32) for one in given]
         if len(arrays[-1]) != len(ids):
@@ -131,10 +135,8 @@ class Native:
     ) -> list[NativeFound]:
         """Sources as the encoder reads them, or prompts; at most limits[i] tokens of each text. `how` is that of
         `NativeAsked`: with `samples`, so many texts of each are drawn."""
-        asked, error = (
-            NativeAsked(sources, limits, samples=samples, beam=beam, **how),
-            ctypes.create_string_buffer(ERROR),
-        )
+        asked = NativeAsked(sources, limits, samples=samples, beam=beam, **how)
+        error = ctypes.create_string_buffer(ERROR)
         if library().qkv_search(self.handle, ctypes.byref(asked.struct), error, ERROR):
             raise InputError(f"{self.path.name} cannot write on from this: {error.value.decode(errors='replace')}")
         return asked.found()
@@ -145,13 +147,13 @@ class Native:
         """The same, greedy or drawn, as it is written; text s of source i has the number i * samples + s."""
         asked, error = NativeAsked(sources, limits, samples=samples, **how), ctypes.create_string_buffer(ERROR)
         handle = library().qkv_begin(self.handle, ctypes.byref(asked.struct), error, ERROR)
-        out = np.empty((2, len(sources) * max(1, samples)), np.int32)
+        out = [room("i", len(sources) * max(1, samples)) for _ in range(2)]
         try:
             count = 1 if handle else -1
             while count > 0:
-                count = library().qkv_next(handle, *(row.ctypes.data for row in out), error, ERROR)
+                count = library().qkv_next(handle, *(row.buffer_info()[0] for row in out), error, ERROR)
                 if count > 0:
-                    rows, tokens = out[:, :count].copy()
+                    rows, tokens = (row[:count] for row in out)
                     yield NativeStep(rows, tokens, asked.ended(rows))
             if count < 0:
                 raise InputError(f"{self.path.name} cannot write on from this: {error.value.decode(errors='replace')}")
@@ -160,19 +162,20 @@ class Native:
 
     def attention(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], layer: int, *, threads: int = 1
-    ) -> list[Floats]:
+    ) -> "list[Floats]":
         """How much each head of a layer of the decoder, counted from 0, looks at each token of the source: (H, T, S)
         for each pair. Ids are as encoder and decoder read them, the ends among them."""
+        import numpy as np
+
         if len(sources) != len(targets):
             raise InputError(f"there are {len(sources)} sources and {len(targets)} targets; give as many")
-        given = {f"{name}_lengths": lengths_of(side) for name, side in (("source", sources), ("target", targets))}
+        given: dict[str, array[int]] = {"source_lengths": lengths_of(sources), "target_lengths": lengths_of(targets)}
         given |= {"sources": joined(sources), "targets": joined(targets)}
         shapes = [(len(t), self.heads, len(s)) for s, t in zip(sources, targets, strict=True)]
         out = np.empty(sum(map(prod, shapes)), np.float32)
         asked = NativeLook(
             pairs=len(sources), layer=layer, threads=threads, weights=out.ctypes.data,
-            source_tokens=len(given["sources"]), target_tokens=len(given["targets"]),
-            **{name: array.ctypes.data for name, array in given.items()},
+            source_tokens=len(given["sources"]), target_tokens=len(given["targets"]), **pointers(given),
         )  # fmt: skip
         error = ctypes.create_string_buffer(ERROR)
         if library().qkv_attend(self.handle, ctypes.byref(asked), error, ERROR):

@@ -1,0 +1,228 @@
+"""What a model folder holds: all of it but the model is read at once, and the model when somebody asks for it.
+
+Nothing here imports torch. An engine that has a file of its own needs no more than what is read here.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypedDict, cast, get_type_hints
+
+from qkv.errors import InputError, nearest
+from qkv.files import read_json
+from qkv.text.frames import Pool
+from qkv.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from qkv.models import Model, SequenceToSequence
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+VERSION = 1  # of the folder's layout; a folder from a later one is refused
+# Models whose config.json tells how much they read and write, and whether they go on from prompts.
+TOLD = {"transformer": False, "gpt": True, "gpt2": True}
+
+
+class About(TypedDict, total=False):
+    """What config.json tells beside the model's settings. Keys that are not among these are kept as they are."""
+
+    task: str  # a name in TASKS; a folder without it holds a translator
+    source: str
+    target: str
+    languages: list[str]  # of sentences that none was paired with
+    longest_source: int  # tokens of the longest one in training
+    whole_lines: bool  # whether a line of several sentences is read as one
+    labels: list[str]  # of a classifier or a tagger, by their numbers
+    max_length: int  # tokens of a text; what is longer was cut, or read in windows
+    pool: Pool  # whose state is the vector of a text,
+    normalise: bool  # and whether it is made to have the length 1
+    window: int  # tokens that are read at once
+    backward: bool  # whether texts are read from their end
+    lowercase: bool
+    max_words: int  # of a sentence
+    max_sentences: int  # of a text
+    symmetric: bool  # whether two texts are read in both orders
+    stride: int  # tokens by which windows move on
+    max_question: int  # tokens of a question
+    max_answer: int  # tokens of an answer
+    max_target: int  # tokens of a summary
+    has_null: bool  # whether there were questions without an answer
+    bos: bool  # whether <s> stands before every text that is written on
+    documents: str  # what parts those of passages: see RunningTextConfig
+    objective: str  # what training asked, where it was not just what the task asks
+    heads: dict[str, str]  # on a backbone, each by its name
+    entities: list[str]  # of a graph, each by its number,
+    relations: list[str]  # and those that they are in
+    parts: list[str]  # of a mixture, each with its task: "rte=pair",
+    mixture: dict[str, dict[str, Any]]  # and what is remembered of each, by its name
+
+
+class Loaded:
+    """What a model folder holds; what it does not hold yet, `build` makes when it is first asked for."""
+
+    def __init__(
+        self, model: "Model | None", tokenizer: Tokenizer, about: About, folder: Path | None = None,
+        *, build: "Callable[[], Model] | None" = None, architecture: str = "", settings: Mapping[str, Any] = NOTHING,
+        device: str = "",
+    ) -> None:  # fmt: skip
+        """`architecture` and its `settings` are as config.json tells them, of a model that is not built yet."""
+        self.tokenizer, self.about, self.folder, self.build = tokenizer, about, folder, build
+        self.architecture, self.settings, self._device = architecture, settings, device
+        if model is not None:
+            self.model = model
+
+    @cached_property
+    def model(self) -> "Model":
+        assert self.build is not None
+        return self.build()
+
+    @property
+    def device(self) -> str:
+        """The kind of device that the model is on, or will be."""
+        return self._device.partition(":")[0] or next(self.model.parameters()).device.type
+
+    @property
+    def is_built(self) -> bool:
+        return "model" in vars(self)
+
+    @property
+    def has_prompts(self) -> bool:
+        """Of a model that config.json tells of: whether it goes on from prompts, and does not translate."""
+        return TOLD[self.architecture]
+
+    @property
+    def context(self) -> int:
+        """The tokens that it reads or writes, where config.json tells that; else 0."""
+        size = self.settings.get("max_length") if self.architecture in TOLD else 0
+        return size if type(size) is int else 0
+
+    def parameters(self) -> int:
+        """How many weights there are, as their file says."""
+        assert self.folder is not None
+        with (self.folder / "model.safetensors").open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        return sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+
+    @property
+    def max_length(self) -> int:
+        return self.context or int(self.model.config.max_length)
+
+    @property
+    def longest_source(self) -> int:
+        """Of a model that translates: what it can read and still write on; see `SequenceToSequence`."""
+        return self.context - 1 if self.context else cast("SequenceToSequence", self.model).longest_source
+
+    def room(self, source: int) -> int:
+        """Likewise: what it can write, the end included, after a source of that length."""
+        return self.context - 1 if self.context else cast("SequenceToSequence", self.model).room(source)
+
+
+class RunFolder:
+    """Where a training run keeps things: all of it in `training`, inside the model folder that it writes."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = Path(out)
+        self.place = self.out / "training"
+        self.recipe = self.place / "recipe.toml"
+        self.corpus = self.place / "data"
+        self.checkpoints = self.place / "checkpoints"
+        self.log = self.place / "log.jsonl"
+        self.curves = self.place / "curves.png"
+        self.baselines = self.place / "baselines.json"
+        self.results = self.out / "results.json"
+
+
+def load(folder: Path, device: str = "cpu") -> Loaded:
+    """Model and tokenizer, checked against each other; nothing in the folder is ever executed.
+
+    A folder that transformers saved is read too, if its family is one of convert.FAMILIES.
+    """
+    found = look(folder, device)
+    found.model  # noqa: B018  # built here, or refused
+    return found
+
+
+def look(folder: Path, device: str = "cpu") -> Loaded:
+    """The same, but for the model, which is read and checked when it is first asked for."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"no model folder at {folder}; give the folder that `qkv train --out` wrote")
+    about = read_config(folder)
+    if not str(about["model_type"]).startswith("qkv-"):
+        from qkv.folder.building import load_theirs
+
+        if (theirs := load_theirs(folder, about, device)) is not None:
+            return theirs
+    name = str(about.pop("model_type")).removeprefix("qkv-")
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    if about.pop("tokenizer", None) != tokenizer.fingerprint:
+        raise InputError(
+            f"{folder}/tokenizer.json is not the one this model was trained with; copy the whole model folder again"
+        )
+    settings, heads = about.pop(name), dict[str, str]()
+
+    def build() -> "Model":
+        from qkv.folder.building import built
+
+        return built(folder, name, settings, tokenizer, heads, device)
+
+    sizes = settings if isinstance(settings, dict) else {}
+    if type(size := sizes.get("vocab_size")) is int and size != len(tokenizer):
+        raise InputError(
+            f"{folder}: the vocabulary has {len(tokenizer)} entries but the model expects {size}; "
+            "copy the whole model folder again"
+        )
+    heads |= described(about, folder).pop("heads", {})
+    told = "" if heads else name
+    return Loaded(
+        None, tokenizer, cast(About, about), folder, build=build, architecture=told, settings=sizes, device=device
+    )
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    if not path.exists():
+        raise InputError(
+            f"{folder} has no config.json, so it is not a model folder (or its training has not saved yet)"
+        )
+    try:
+        about: dict[str, Any] = read_json(path)
+        name = str(about["model_type"]).removeprefix("qkv-")
+        if name == about["model_type"]:
+            from qkv.convert import FAMILIES, their_task
+
+            if name in FAMILIES:
+                return {**about, "task": their_task(folder, about)}
+            if "qkv_version" not in about:
+                raise InputError(f"{path}: qkv reads no model of the type {name!r}; {nearest(name, FAMILIES)}")
+        version = int(about.pop("qkv_version"))
+    except InputError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        raise InputError(f"{path} is damaged or not from qkv; copy the whole model folder again") from None
+    if version > VERSION:
+        raise InputError(f"{path} was written by a later qkv (layout {version}, this one reads {VERSION}); update qkv")
+    if name not in TOLD or name not in about:
+        from qkv import contents
+
+        if name not in (known := contents.names("qkv.models", "MODELS")) or name not in about:
+            raise InputError(f"{path}: unknown model {name!r}; {nearest(name, known)}")
+    return about
+
+
+def described(tree: Any, folder: Path) -> About:
+    """What else config.json tells, whose values must be of the types that they should be."""
+    kinds = get_type_hints(About)
+    for name in filter(kinds.__contains__, tree):
+        if type(tree[name]) is kinds[name]:  # a text, a number: most are, and pydantic takes longer than all else here
+            continue
+        from pydantic import TypeAdapter, ValidationError
+
+        try:
+            TypeAdapter(kinds[name]).validate_python(tree[name], strict=True)
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise InputError(f"{folder}/config.json: {name}: {reason} (given: {tree[name]!r})") from None
+    return cast(About, tree)
