@@ -75,12 +75,12 @@ def test_commands_run_where_there_is_no_torch(folders: dict[str, Path], tmp_path
         ["generate", TEXTS[0], "--model", lm, "--tokens", "5"],
         ["score", "lines.en", "lines.de", "--model", one, "--beam", "1", "--json"],
         ["translate", "words.po", "--model", one],
-        ["translate", "page.html", "--model", one],
+        ["translate", "page.html", "-o", "page.de.html", "--model", one],
         cwd=tmp_path,
     )
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    line, lines, drawn, written, watched, scored = map(json.loads, out.splitlines())
+    line, lines, drawn, written, watched, scored, _ = map(json.loads, out.splitlines())
     translator, how = qkv.load(one), {"sampling": True, "seed": 7}  # here, beside torch
     assert line == f"{translator.translate(TEXTS[0]).text}\n"
     assert lines.splitlines() == [found.text for found in translator.translate(TEXTS, beam=1)]
