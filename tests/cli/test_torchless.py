@@ -66,6 +66,7 @@ def test_commands_run_where_there_is_no_torch(folders: dict[str, Path], tmp_path
     (tmp_path / "lines.en").write_text("\n".join(TEXTS))
     (tmp_path / "lines.de").write_text("\n".join(TEXTS))
     (tmp_path / "words.po").write_text('msgid "the dog"\nmsgstr ""\n')
+    (tmp_path / "page.html").write_text("<p>the <b>dog</b> plays in the <i>snow</i></p>")
     process = torchless(
         ["translate", TEXTS[0], "--model", one],
         ["translate", "lines.en", "--model", one, "--beam", "1"],
@@ -74,11 +75,12 @@ def test_commands_run_where_there_is_no_torch(folders: dict[str, Path], tmp_path
         ["generate", TEXTS[0], "--model", lm, "--tokens", "5"],
         ["score", "lines.en", "lines.de", "--model", one, "--beam", "1", "--json"],
         ["translate", "words.po", "--model", one],
+        ["translate", "page.html", "-o", "page.de.html", "--model", one],
         cwd=tmp_path,
     )
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    line, lines, drawn, written, watched, scored = map(json.loads, out.splitlines())
+    line, lines, drawn, written, watched, scored, _ = map(json.loads, out.splitlines())
     translator, how = qkv.load(one), {"sampling": True, "seed": 7}  # here, beside torch
     assert line == f"{translator.translate(TEXTS[0]).text}\n"
     assert lines.splitlines() == [found.text for found in translator.translate(TEXTS, beam=1)]
@@ -88,6 +90,7 @@ def test_commands_run_where_there_is_no_torch(folders: dict[str, Path], tmp_path
     assert watched == f"{found[0].text}\n"
     assert "bleu" in json.loads(scored)
     assert 'msgid "the dog"' in (tmp_path / "words.de.po").read_text()
+    assert "</b>" in (tmp_path / "page.de.html").read_text(), "tags are placed by the engine's own attention"
 
 
 def test_a_server_and_its_page_run_where_there_is_no_torch(folders: dict[str, Path], tmp_path: Path) -> None:

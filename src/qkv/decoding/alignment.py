@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from qkv import manifest
 from qkv.config import from_tree
-from qkv.data import RowsInMemory
-from qkv.decoding.lexicon import Lexicon, crossed
 from qkv.decoding.searcher import CELLS, by_length
 from qkv.decoding.translator import Translator
 from qkv.errors import InputError
@@ -95,7 +93,7 @@ def both_readings(
 ) -> list[Weights]:
     """For each pair (2, layers, T, S) between words: the rows that predict a word, and the rows that read it."""
     src, tgt = ([list(chain.from_iterable(words)) for words in side] for side in (sources, targets))
-    longest = translator.model.config.max_length
+    longest = translator.loaded.max_length
     for ids in (*src, *tgt):
         if len(ids) + 1 > longest:
             begins = translator.tokenizer.decode(ids)[:40]
@@ -218,6 +216,9 @@ def best_layer(translator: Translator, pairs: list[tuple[str, str]]) -> Readout:
 
 def lexical_posteriors(pairs: list[tuple[list[str], list[str]]]) -> list[NDArray[np.float64]]:
     """p(target word j comes from source word i | pair) by IBM model 1, (T, S) for each pair: rows sum to 1."""
+    from qkv.data import RowsInMemory
+    from qkv.decoding.lexicon import Lexicon, crossed
+
     words = {word: number for number, word in enumerate({word for pair in pairs for side in pair for word in side})}
     shard = RowsInMemory([[[words[word] for word in side] for side in pair] for pair in pairs]).shard(0)
     cells = crossed(shard, np.arange(len(pairs)))

@@ -225,7 +225,7 @@ def aligned(translator: Translates, pairs: list[tuple[str, str]]) -> list[Links]
         return []
     find = getattr(translator, "align", None)
     if isinstance(translator, Translator):
-        from qkv.decoding.alignment import align  # by torch, which a document without tags need not wait for
+        from qkv.decoding.alignment import align  # numpy, which a document without tags need not wait for
 
         find = partial(align, translator)
     if find is None:

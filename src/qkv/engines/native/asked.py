@@ -2,7 +2,7 @@
 
 import ctypes
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # numpy takes as long to import as all else of a short transl
     Floats = NDArray[np.float32]
 
 Texts = Sequence[Sequence[int]]  # the ids of each
-BYTES = 4  # of a number: int32 and float32
 
 
 class NativeSearch(ctypes.Structure):
@@ -69,12 +68,13 @@ def joined(texts: Texts) -> "array[int]":
 
 
 def room(kind: str, count: int) -> "array[Any]":
-    """Zeros, whole numbers (i) or floats (f)."""
-    return array(kind, bytes(BYTES * count))
+    """Zeros, of four bytes each."""
+    return array(kind, bytes(4 * count))
 
 
-def pointer(numbers: "array[Any]") -> int:
-    return numbers.buffer_info()[0]
+def pointers(arrays: "dict[str, array[Any]]") -> dict[str, int]:
+    """Where they are, which is so until they grow."""
+    return {name: one.buffer_info()[0] for name, one in arrays.items()}
 
 
 class NativeAsked:
@@ -88,7 +88,8 @@ class NativeAsked:
         """`first` is what a translation begins with, before the `prefix` that is given; `never` are what no text holds,
         `lists` what each may hold, rising, its end among it; with `samples`, so many texts of each are drawn by
         `numbers` (n, samples, limit). The other rules are those of native/search.h."""
-        count, width, each = len(sources), max(0, *limits), max(0, samples or 2 * beam)  # what is less is refused
+        count = len(sources)
+        self.width, self.each = max(0, *limits), max(0, samples or 2 * beam)  # what is less is refused
         given: dict[str, array[Any]] = {
             "lengths": lengths_of(sources), "ids": joined(sources), "limits": array("i", limits),
             "never": array("i", never), "prefix": array("i", prefix),
@@ -97,36 +98,30 @@ class NativeAsked:
             if len(lists) != count:
                 raise InputError(f"there are {count} sentences and {len(lists)} lists; give as many")
             given |= {"listed": joined(lists), "listed_starts": array("q", accumulate(map(len, lists), initial=0))}
-        if samples and (numbers is None or numbers.shape != (count, samples, width)):
+        if samples and (numbers is None or numbers.shape != (count, samples, self.width)):
             shape = (0,) if numbers is None else numbers.shape
-            raise InputError(f"numbers {shape} are not ({count}, {samples}, {width})")
-        self.width, self.each = width, each
-        self.counts, self.sizes = room("i", count), room("i", count * each)
-        self.texts, self.log_p = room("i", count * each * width), room("f", count * each)
+            raise InputError(f"numbers {shape} are not ({count}, {samples}, {self.width})")
+        self.counts, self.sizes = room("i", count), room("i", count * self.each)
+        self.texts, self.log_p = room("i", count * self.each * self.width), room("f", count * self.each)
         out = {"counts": self.counts, "sizes": self.sizes, "texts": self.texts, "log_p": self.log_p}
+        self.numbers = None if numbers is None else numbers.astype("float64", order="C", copy=False)
         self.held = given | out  # for as long as it is pointed to
-        pointers = {name: pointer(some) for name, some in self.held.items()}
-        if numbers is not None:
-            self.numbers = numbers.astype("float64", order="C", copy=False)
-            pointers["numbers"] = self.numbers.ctypes.data
         self.struct = NativeSearch(
             sentences=count, beam=beam, samples=samples, threads=threads, never_count=len(never), first=first, end=end,
-            prefix_count=len(prefix), tokens=len(given["ids"]), width=width, each=each, **pointers, **rules,
+            prefix_count=len(prefix), tokens=len(given["ids"]), width=self.width, each=self.each,
+            numbers=None if self.numbers is None else self.numbers.ctypes.data, **pointers(self.held), **rules,
         )  # fmt: skip
 
-    def text(self, place: int) -> list[int]:
-        """What stands in a place, of which each source has `each`."""
-        return self.texts[place * self.width : place * self.width + self.sizes[place]].tolist()
+    def text(self, row: int) -> list[int]:
+        begin = row * self.width
+        return self.texts[begin : begin + self.sizes[row]].tolist()
 
     def found(self) -> list[NativeFound]:
-        several = []
-        for i, number in enumerate(self.counts):
-            places = range(i * self.each, i * self.each + number)
-            several.append(NativeFound([self.text(place) for place in places], [self.log_p[place] for place in places]))
-        return several
+        several = [range(i * self.each, i * self.each + count) for i, count in enumerate(self.counts)]
+        return [NativeFound([self.text(row) for row in some], [self.log_p[row] for row in some]) for some in several]
 
-    def ended(self, rows: Iterable[int]) -> dict[int, tuple[list[int], float]]:
+    def ended(self, rows: Sequence[int]) -> dict[int, tuple[list[int], float]]:
         """Which of these texts of a stream are over: their tokens, and their log p."""
         samples = max(1, self.struct.samples)
-        places = {row: row // samples * self.each + row % samples for row in rows}
-        return {row: (self.text(place), self.log_p[place]) for row, place in places.items() if self.sizes[place]}
+        places = [(row, row // samples * self.each + row % samples) for row in rows]
+        return {row: (self.text(at), self.log_p[at]) for row, at in places if self.sizes[at]}

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import weakref
+from array import array
 from collections.abc import Iterator, Sequence
 from functools import cache
 from math import prod
@@ -17,7 +18,7 @@ from qkv.engines.native.asked import (
     NativeStep,
     joined,
     lengths_of,
-    pointer,
+    pointers,
     room,
 )
 from qkv.errors import InputError
@@ -103,7 +104,7 @@ class Native:
         if not self.handle:
             raise InputError(f"{path} cannot be used: {error.value.decode(errors='replace')}")
         sizes = room("i", 5)
-        library().qkv_sizes(self.handle, pointer(sizes))
+        library().qkv_sizes(self.handle, sizes.buffer_info()[0])
         # D of a vector; tokens of a text at most; heads; layers of a decoder that look at a source; bits of a weight
         self.width, self.places, self.heads, self.memory_layers, self.bits = sizes
         self.close = weakref.finalize(self, library().qkv_close, self.handle)
@@ -134,10 +135,8 @@ class Native:
     ) -> list[NativeFound]:
         """Sources as the encoder reads them, or prompts; at most limits[i] tokens of each text. `how` is that of
         `NativeAsked`: with `samples`, so many texts of each are drawn."""
-        asked, error = (
-            NativeAsked(sources, limits, samples=samples, beam=beam, **how),
-            ctypes.create_string_buffer(ERROR),
-        )
+        asked = NativeAsked(sources, limits, samples=samples, beam=beam, **how)
+        error = ctypes.create_string_buffer(ERROR)
         if library().qkv_search(self.handle, ctypes.byref(asked.struct), error, ERROR):
             raise InputError(f"{self.path.name} cannot write on from this: {error.value.decode(errors='replace')}")
         return asked.found()
@@ -148,13 +147,14 @@ class Native:
         """The same, greedy or drawn, as it is written; text s of source i has the number i * samples + s."""
         asked, error = NativeAsked(sources, limits, samples=samples, **how), ctypes.create_string_buffer(ERROR)
         handle = library().qkv_begin(self.handle, ctypes.byref(asked.struct), error, ERROR)
-        rows, tokens = (room("i", len(sources) * max(1, samples)) for _ in range(2))
+        out = [room("i", len(sources) * max(1, samples)) for _ in range(2)]
         try:
             count = 1 if handle else -1
             while count > 0:
-                count = library().qkv_next(handle, pointer(rows), pointer(tokens), error, ERROR)
+                count = library().qkv_next(handle, *(row.buffer_info()[0] for row in out), error, ERROR)
                 if count > 0:
-                    yield NativeStep(rows[:count], tokens[:count], asked.ended(rows[:count]))
+                    rows, tokens = (row[:count] for row in out)
+                    yield NativeStep(rows, tokens, asked.ended(rows))
             if count < 0:
                 raise InputError(f"{self.path.name} cannot write on from this: {error.value.decode(errors='replace')}")
         finally:
@@ -169,14 +169,13 @@ class Native:
 
         if len(sources) != len(targets):
             raise InputError(f"there are {len(sources)} sources and {len(targets)} targets; give as many")
-        given = {f"{name}_lengths": lengths_of(side) for name, side in (("source", sources), ("target", targets))}
+        given: dict[str, array[int]] = {"source_lengths": lengths_of(sources), "target_lengths": lengths_of(targets)}
         given |= {"sources": joined(sources), "targets": joined(targets)}
         shapes = [(len(t), self.heads, len(s)) for s, t in zip(sources, targets, strict=True)]
         out = np.empty(sum(map(prod, shapes)), np.float32)
         asked = NativeLook(
             pairs=len(sources), layer=layer, threads=threads, weights=out.ctypes.data,
-            source_tokens=len(given["sources"]), target_tokens=len(given["targets"]),
-            **{name: pointer(some) for name, some in given.items()},
+            source_tokens=len(given["sources"]), target_tokens=len(given["targets"]), **pointers(given),
         )  # fmt: skip
         error = ctypes.create_string_buffer(ERROR)
         if library().qkv_attend(self.handle, ctypes.byref(asked), error, ERROR):

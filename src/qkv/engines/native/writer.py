@@ -7,26 +7,24 @@ from typing import TYPE_CHECKING, Any
 from qkv.decoding.draws import RowNumber, uniform
 from qkv.decoding.engine import Search, Spread, Work
 from qkv.decoding.hypothesis import NEVER, Ends, Hypothesis, NextTokens, over
-from qkv.engines.native.asked import NativeFound
 from qkv.engines.native.kept import threads
 from qkv.engines.native.library import Native
 from qkv.text.tokenizer import BOS, EOS
 
 if TYPE_CHECKING:
     from qkv.decoding.plain import Plain
-    from qkv.engines.native.asked import Floats
+    from qkv.engines.native.asked import Floats, NativeFound
     from qkv.models import Model
 
+NAMES = {8: "int8", 16: "float16", 32: "float32"}  # by the bits of a weight
 ENDS: tuple[Ends, ...] = ("forced", "cut", "never")  # native/search.h, enum Ends
 
 
 class NativeWriter:
-    """The same searches as `Plain`, whose parts they are tested against; in 8 bits, or float32 for tests.
+    """The same searches as `Plain`, whose parts they are tested against; in 8 bits, in 16, or in float32 for tests.
 
     What is found for a text depends on nothing but the text, to the last bit of its score.
     """
-
-    name = "int8"
 
     def __init__(
         self, model: "Model | None", native: Native, other: "Callable[[], Plain] | None" = None,
@@ -42,7 +40,8 @@ class NativeWriter:
             plain = Plain(model)
             other, has_prompts = other or (lambda: plain), plain.has_prompts
         assert other is not None
-        self.model, self.native, self.open_other, self.has_prompts = model, native, other, has_prompts
+        self.name, self.model, self.native = NAMES[native.bits], model, native
+        self.open_other, self.has_prompts = other, has_prompts
 
     @cached_property
     def other(self) -> "Plain":
@@ -60,6 +59,7 @@ class NativeWriter:
     def stream(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> Iterator[NextTokens]:
+        """What `decode` gives, greedy or drawn, a token of each text at a time."""
         if not self.has_room(sources, limits):
             yield from self.other.stream(sources, limits, how, rows)
             return
@@ -81,8 +81,8 @@ class NativeWriter:
             more |= {"temperature": how.temperature, "top_k": how.top_k, "top_p": how.top_p}
         return {
             "sources": sources if self.has_prompts else [[*ids, EOS] for ids in sources], "limits": limits,
-            "first": BOS, "end": EOS, "never": NEVER, "prefix": how.prefix,
-            "lists": self.lists(sources, how.prefix), "threads": threads(), **more,
+            "first": BOS, "end": EOS, "never": NEVER, "prefix": how.prefix, "lists": self.lists(sources, how.prefix),
+            "threads": threads(), **more,
         }  # fmt: skip
 
     def spread(self, work: Work, count: int) -> Spread | None:
@@ -108,7 +108,7 @@ class NativeWriter:
         """Whether all that is read and written has a place in the model's file; after prompts, texts slide."""
         return self.has_prompts or max(max(len(ids) + 1 for ids in sources), *limits) <= self.native.places
 
-    def ranked(self, found: NativeFound, limit: int, how: Search) -> list[Hypothesis]:
+    def ranked(self, found: "NativeFound", limit: int, how: Search) -> list[Hypothesis]:
         """The n best, by log p and the length penalty of a beam."""
         alpha = how.alpha if how.beam > 1 and not how.sampling else 0.0
         pairs = zip(found.texts, found.log_p, strict=True)
