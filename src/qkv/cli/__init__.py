@@ -50,7 +50,7 @@ SECTIONS = {
 def main() -> None:
     """Run a command; whatever a person did wrong ends in one sentence and a non-zero exit."""
     try:
-        arguments = spell_out(checked(sys.argv[1:]))
+        arguments = with_file(spell_out(checked(sys.argv[1:])))
         app = application(with_help=not arguments or arguments[0] in ("--help", "-h"))
         command, given, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
         if command.__module__.startswith("qkv.cli.") and arguments[0] not in LIGHT:
@@ -109,6 +109,15 @@ def checked(arguments: list[str]) -> list[str]:
             what = "a NUL character" if odd[0] == "\0" else "a byte that is not UTF-8"
             raise InputError(f"{argument!a} has {what} in it; give text in UTF-8")
     return arguments
+
+
+def with_file(arguments: list[str]) -> list[str]:
+    """The arguments of qkv serve, with those of the file that its --config names."""
+    if arguments[:1] != ["serve"]:
+        return arguments
+    from qkv.cli import serve
+
+    return serve.with_file(arguments)
 
 
 def spell_out(arguments: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from qkv.serving.app import ROUTES, make_app
 from qkv.serving.glossary import Glossary, read_glossaries
+from qkv.serving.kept import Kept, seconds_of
 from qkv.serving.limits import Limits
 from qkv.serving.models import Models, Served
 from qkv.serving.queue import Queue

@@ -7,9 +7,7 @@ from qkv.config import from_tree
 from qkv.documents import translate_text
 from qkv.look import view
 from qkv.look.explain import Which
-from qkv.look.sentence import reads
 from qkv.look.view import View
-from qkv.serving.languages import name_of
 from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, texts_of
 from qkv.serving.models import Served
 from qkv.serving.queued import check_search
@@ -65,17 +63,8 @@ class LookInside:
     api_key: str | None = None
 
 
-def about(served: Served) -> View:
-    what = {"task": served.task, "verbs": served.verbs, "looks": reads(served.model.model)}
-    own = view.model_view(served.model) | {"name": served.name, **what}
-    if "translate" not in served.verbs:
-        return own
-    pair = {"source": served.source, "target": served.target}
-    return own | pair | {f"{side}_name": name_of(code) for side, code in pair.items()}
-
-
 async def models(asked: Visit) -> View:
-    return {"models": [about(served) for served in asked.service.models.served]}
+    return {"models": [served.view for served in asked.service.models.served]}
 
 
 def chosen(asked: Visit, wish: TranslateAndLook, text: str) -> Served | None:
@@ -105,7 +94,7 @@ async def translate(asked: Visit) -> View:
             return translated(asked, served, text, how)
         found = asked.translator(served).alone(lambda: view.view(served.translator, text, wanted, **how))
         found["remarks"] += unglossed(asked, served, text)
-        found["model"] = about(served)
+        found["model"] = served.view
         return {key: value for key, value in found.items() if key not in left_out}
 
     return {"translations": await asyncio.gather(*(asked.thread(one, text) for text in texts))}
@@ -117,7 +106,7 @@ def translated(asked: Visit, served: Served, text: str, how: View) -> View:
     found = translate_text(translator, [text], protect=asked.service.protect, **how)[0]
     terms = [{"source": term.source, "target": term.target, "used": used} for term, used in translator.asked]
     return plain(text, found.text) | {
-        "model": about(served),
+        "model": served.view,
         "alternatives": [{"text": other} for other in found.alternatives],
         "remarks": found.remarks,
         "glossary": terms,
@@ -144,7 +133,7 @@ def positions(asked: Visit) -> View:
     return asked.model(served).alone(lambda: view.positions_view(served.model))
 
 
-async def architecture(asked: Visit) -> View:
+def architecture(asked: Visit) -> View:
     return view.architecture_view(served_at(asked).model)
 
 
@@ -167,7 +156,7 @@ def look(asked: Visit) -> View:
     how = {} if "translate" in served.verbs else {"second": wish.second}
     asked.service.metrics.characters.labels(served.name).inc(len(wish.q + wish.second))
     found = asked.model(served).alone(lambda: view.view(served.model, wish.q, wish.attention, **how))
-    return found | {"model": about(served)}
+    return found | {"model": served.view}
 
 
 ROUTES = [

@@ -2,47 +2,79 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from qkv.decoding import Generator, Translator
+from qkv.decoding import Generator, Summariser, Translator
 from qkv.device import choose_device
 from qkv.engines import in_words
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded, load
+from qkv.look.sentence import reads
+from qkv.look.view import View, model_view
 from qkv.opening import options, task_in
+from qkv.serving.kept import Kept
 from qkv.serving.languages import UNKNOWN, find, name_of
 from qkv.serving.limits import Refusal
 from qkv.tasks import TASKS, USES
 
-VERBS = ("translate", "generate", "predict", "fill", "embed")  # what models do, each at /api/VERB
+VERBS = ("translate", "generate", "summarise", "predict", "fill", "embed")  # what models do, each at /api/VERB
+
+
+class Holding(NamedTuple):
+    """What is in memory of a model folder."""
+
+    model: Any  # what `qkv.load` gives: a Translator, a Generator, a Classifier ...
+    task: str
+    uses: Mapping[str, Any]  # what else was made of it, by what that can do
 
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """One model folder, loaded."""
+    """One model folder, or a part of one of several tasks. What is said of it is known while it is not in memory."""
 
     name: str
     folder: Path
-    model: Any  # what `qkv.load` gives: a Translator, a Generator, a Classifier ...
     task: str
-    uses: Mapping[str, Any] = field(default_factory=dict)  # what else was made of it, by what that can do
+    verbs: list[str]  # what it can do
+    source: str
+    target: str
+    engine: str  # which engine writes, in words; nothing for one that reads
+    view: View  # what it is
+    kept: Kept[Holding]
+    part: str = ""
+
+    @classmethod
+    def of(cls, name: str, folder: Path, kept: Kept[Holding], part: str = "") -> "Served":
+        """Described by the model itself."""
+        model, task, others = kept.get()
+        if part:
+            model, others = model.parts[part], {}
+            task = model.task.name
+        verbs = [verb for verb in VERBS if hasattr(model, verb) or verb in others]
+        writes = isinstance(model, Translator | Generator | Summariser)
+        about = {side: model.about.get(side) or UNKNOWN for side in ("source", "target")}
+        what = {"name": name, "task": task, "verbs": verbs, "looks": reads(model.model)}
+        if "translate" in verbs:
+            what |= about | {f"{side}_name": name_of(code) for side, code in about.items()}
+        return cls(
+            name=name, folder=folder, task=task, verbs=verbs, engine=in_words(model.engine) if writes else "",
+            view=model_view(model) | what, kept=kept, part=part, **about,
+        )  # fmt: skip
 
     @property
-    def engine(self) -> str:
-        """Which engine writes, in words; nothing for one that reads."""
-        return in_words(self.model.engine) if isinstance(self.model, Translator | Generator) else ""
-
-    @property
-    def verbs(self) -> list[str]:
-        """What it can do."""
-        return [verb for verb in VERBS if hasattr(self.model, verb) or verb in self.uses]
+    def model(self) -> Any:
+        """What answers, opened anew if it is not in memory."""
+        return opened(self.kept, self.part)
 
     def does(self, verb: str) -> Any:
         """The object that does it."""
-        return self.able(verb).uses.get(verb, self.model)
+        self.able(verb)
+        holding = self.kept.get()
+        return holding.uses.get(verb, holding.model) if not self.part else self.model
 
     def able(self, verb: str) -> "Served":
         """This one; refused if it cannot do that, with what it can."""
@@ -56,13 +88,20 @@ class Served:
     def translator(self) -> Translator:
         return self.does("translate")
 
-    @property
-    def source(self) -> str:
-        return self.model.about.get("source") or UNKNOWN
 
-    @property
-    def target(self) -> str:
-        return self.model.about.get("target") or UNKNOWN
+def opened(kept: Kept[Holding], part: str = "") -> Any:
+    whole = kept.get().model
+    return whole.parts[part] if part else whole
+
+
+def hold(folder: Path, device: str, engine: str, own_process: bool) -> Holding:
+    loaded = load(folder, str(choose_device(device, "cpu")))
+    task = task_in(loaded)
+    how = {"engine": engine, "own_process": own_process} if "own_process" in options(task) else {}
+    model = task.open(loaded, **how)
+    if own_process and how:
+        model.open_workers()  # now, while this process has no threads that a copy would miss
+    return Holding(model, task.name, uses(loaded))
 
 
 def uses(loaded: Loaded) -> dict[str, Any]:
@@ -84,28 +123,31 @@ class Models:
 
     @classmethod
     def load(
-        cls, folders: Sequence[Path], device: str = "cpu", engine: str = "lean", *, own_process: bool = False
-    ) -> "Models":
+        cls, folders: Sequence[Path], device: str = "cpu", engine: str = "lean", *, own_process: bool = False,
+        keep: float = 0.0,
+    ) -> "Models":  # fmt: skip
         """Each is named after its folder; where the name is taken, with the first number that is free.
 
-        `engine` and `own_process` are for those that write, as in `engines.open_translator`.
+        `engine` and `own_process` are for those that write, as in `engines.open_translator`. With `keep`, a model is
+        released that nobody has asked for so many seconds; each is opened once in any case, to see that it can be.
         """
         if not folders:
             raise InputError("no model was given; for example: qkv serve --model model")
         served: dict[str, Served] = {}
-        for folder in folders:
-            own = Path(folder).resolve().name
+        for folder in map(Path, folders):
+            own = folder.resolve().name
             name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in served)
-            loaded = load(Path(folder), str(choose_device(device, "cpu")))
-            task = task_in(loaded)
-            how = {"engine": engine, "own_process": own_process} if "own_process" in options(task) else {}
-            model = task.open(loaded, **how)
-            if how:
-                model.open_workers()  # now, while this process has no threads that a copy would miss
-            served[name] = Served(name, Path(folder), model, task.name, uses(loaded))
-            for part, one in getattr(model, "parts", {}).items():  # each answers by a name of its own
-                served[f"{name}.{part}"] = Served(f"{name}.{part}", Path(folder), one, one.task.name)
+            kept = Kept(partial(hold, folder, device, engine, own_process and not keep), keep)
+            served[name] = Served.of(name, folder, kept)
+            for part in getattr(kept.get().model, "parts", {}):  # each answers by a name of its own
+                served[f"{name}.{part}"] = Served.of(f"{name}.{part}", folder, kept, part)
+            kept.release(now=keep > 0)  # so that many folders never fill the memory
         return cls(list(served.values()))
+
+    def release(self) -> None:
+        """Let go of the models that nobody has asked for long enough."""
+        for one in self.served:
+            one.kept.release()
 
     def named(self, name: str) -> Served:
         known = {one.name: one for one in self.served}
