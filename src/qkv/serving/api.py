@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from qkv.config import from_tree
+from qkv.decoding.translator import splits
 from qkv.documents import translate_text
 from qkv.look import view
 from qkv.look.explain import Which
@@ -13,6 +14,7 @@ from qkv.serving.models import Served
 from qkv.serving.queued import check_search
 from qkv.serving.service import Endpoint, Visit
 from qkv.text.normalise import normalise
+from qkv.text.sentences import split_sentences
 
 PARTS = {  # of a look inside, by the field that asks for each
     "tokens": ["source_tokens", "target_tokens", "token_scores"],
@@ -24,7 +26,8 @@ PARTS = {  # of a look inside, by the field that asks for each
 
 @dataclass(frozen=True, kw_only=True)
 class TranslateAndLook:
-    """What POST /api/translate reads. With tokens, alignment, attention or steps, each text is one sentence."""
+    """What POST /api/translate reads. With tokens, alignment, attention or steps, each text is one sentence; with
+    `sentence`, the one of its sentences, counted from 1, that is looked at, while all are translated."""
 
     q: str | list[str]
     source: str = AUTO
@@ -37,6 +40,7 @@ class TranslateAndLook:
     alignment: bool = False
     attention: bool | view.Attention = False
     steps: bool = False
+    sentence: int | None = None
     api_key: str | None = None
 
 
@@ -92,12 +96,25 @@ async def translate(asked: Visit) -> View:
         asked.service.metrics.characters.labels(served.name).inc(len(text))
         if not looks:
             return translated(asked, served, text, how)
-        found = asked.translator(served).alone(lambda: view.view(served.translator, text, wanted, **how))
-        found["remarks"] += unglossed(asked, served, text)
+        every = sentences_of(served, text) if wish.sentence is not None else [text]
+        number = min(max(wish.sentence or 1, 1), len(every))
+        looked = every[number - 1]
+        found = asked.translator(served).alone(lambda: view.view(served.translator, looked, wanted, **how))
+        found["remarks"] += unglossed(asked, served, looked)
         found["model"] = served.view
+        if len(every) > 1:
+            whole = translated(asked, served, text, how)
+            found |= {"sentences": every, "sentence": number, "whole": whole}
         return {key: value for key, value in found.items() if key not in left_out}
 
     return {"translations": await asyncio.gather(*(asked.thread(one, text) for text in texts))}
+
+
+def sentences_of(served: Served, text: str) -> list[str]:
+    """The sentences that a text is translated in; the text itself, if it has none."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    every = [one for line in lines for one in (split_sentences(line) if splits(served.model.about) else [line])]
+    return [one.strip() for one in every if one.strip()] or [text]
 
 
 def translated(asked: Visit, served: Served, text: str, how: View) -> View:
