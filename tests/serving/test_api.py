@@ -27,6 +27,21 @@ def test_a_translation_in_short(client: TestClient, translator: Translator) -> N
     assert "attention" not in first
 
 
+def test_one_sentence_of_a_text_is_looked_at(client: TestClient, translator: Translator) -> None:
+    """All of the text is translated; a number beyond the last sentence is the last, and 1 of one is the text itself."""
+    wish = {"q": "Dog and cat. Old house.\n\nSnow.", "target": "de", "tokens": True}
+    whole = client.post("/api/translate", json={"q": wish["q"], "target": "de"}).json()["translations"][0]
+    for number, text in ((1, "Dog and cat."), (2, "Old house."), (9, "Snow.")):
+        (found,) = client.post("/api/translate", json=wish | {"sentence": number}).json()["translations"]
+        assert (found["text"], found["sentence"]) == (text, min(number, 3))
+        assert found["translation"] == translator.translate(text).text
+        assert found["sentences"] == ["Dog and cat.", "Old house.", "Snow."]
+        assert found["whole"]["translation"] == whole["translation"]
+    assert whole["translation"].count("\n") == 2
+    (alone,) = client.post("/api/translate", json=wish | {"q": "Snow.", "sentence": 1}).json()["translations"]
+    assert "whole" not in alone
+
+
 def test_a_look_inside_has_the_models_own_weights(client: TestClient, translator: Translator) -> None:
     wish = {"q": "old dog runs.", "source": "en", "target": "de", "attention": True, "tokens": True, "alignment": True}
     (found,) = client.post("/api/translate", json=wish).json()["translations"]

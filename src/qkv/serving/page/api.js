@@ -65,8 +65,8 @@ export function giveUp() {
   running?.abort();
 }
 
-/** What a model answers at /api/predict, /api/fill, /api/summarise or /api/embed; of the last, each line is a text of its
-own. An older request that is still running is given up. */
+/** What a model answers at /api/predict, /api/fill, /api/summarise or /api/embed, where each line is a text. An older
+request that is still running is given up. */
 export async function fetchAnswer(verb, item, model) {
   giveUp();
   running = new AbortController();

@@ -10,6 +10,7 @@ import { fileButton, fileNodes, languageMenus } from "./languages.js";
 import { linkButton, translationNodes } from "./translation.js";
 import { laboratory, needsText, viewNodes } from "./tabs.js";
 import { readNodes } from "./reading.js";
+import { said } from "./said.js";
 import { troubleNode, wrong } from "./trouble.js";
 import { write, writingControls, writtenNodes } from "./writing.js";
 
@@ -187,7 +188,7 @@ function desk() {
     answer();
   };
   const names = models.map(({ name, source, target, task }) =>
-    [name, target ? `${name} (${source} → ${target})` : task ? `${name} (${task.replaceAll("_", " ")})` : name]);
+    [name, target ? `${name} (${source} → ${target})` : task ? `${name} (${said(task.replaceAll("_", " "))})` : name]);
   const beams = [1, 2, 3, 4, 5, 6, 8, 10].map((beam) => [beam, beam]);
   const how = { translate: () => [labelled(t("beam"), select(beams, state.beam, (beam) => choose({ beam })))],
                 generate: () => writingControls(toggleWriting) }[verb()]?.() ?? [];
@@ -196,8 +197,8 @@ function desk() {
   const tries = examplesFor(model()).map((example) =>
     make("button", { type: "button", class: "quiet", onclick: () => choose({ q: example }) }, example));
   const isTranslator = verb() === "translate" && models.length > 0;
-  const said = () => view?.whole ?? view;
-  const menus = isTranslator ? languageMenus({ models, model: model(), choose, said }) : null;
+  const last = () => view?.whole ?? view;
+  const menus = isTranslator ? languageMenus({ models, model: model(), choose, last }) : null;
   if (isTranslator) how.push(fileButton(translateFile));
   return make("section", { class: "translation" },
     make("div", { class: "card" }, menus, ...boxesOf(model()).flatMap(box),

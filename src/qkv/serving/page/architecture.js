@@ -8,7 +8,7 @@ import { said, saidOf } from "./said.js";
 import { t } from "./strings.js";
 
 const [WIDE, HIGH, GAP, BETWEEN, SIDE, TOP] = [300, 46, 14, 90, 64, 14];
-const [NARROWEST, TALL, FRAME, LANE] = [240, 60, 24, 34]; // on a phone: a box's height, and what is left and right of it
+const [NARROWEST, TALL, FRAME, LANE] = [240, 60, 24, 34]; // on a phone: TALL boxes, room left and right
 
 export function architecturePanel({ model, later }) {
   const place = make("div", {});
@@ -26,8 +26,8 @@ function shownBoxes(boxes, model) {
   return [make("p", { class: "about" }, facts.filter(Boolean).join(" · ")), drawn(boxPicture(boxes, model))];
 }
 
-/** Where the boxes are: two columns side by side, each from the bottom to the top; where there is no room for that, as on a
-phone, the decoder above the encoder, in taller boxes. */
+/** Where the boxes are: two columns side by side, each from the bottom to the top; where there is no room for that, as
+on a phone, the decoder above the encoder, in taller boxes. */
 function layOut(columns, width) {
   const counts = columns.map((column) => column.length);
   const across = 2 * SIDE + columns.length * WIDE + (columns.length - 1) * BETWEEN;
@@ -107,9 +107,10 @@ function drawRepeats(paper, colours, column, at, c) {
   const frame = { fill: colours.panel, stroke: colours.line, radius: 14 };
   paper.rectangle(x - 22, top - 8, at.wide + 32, bottom - top + at.high + 18, frame);
   const middle = (top + bottom + at.high) / 2;
-  const [left, y, anchor] = at.isNarrow ? [x - 14, top - 18, "start"]
-    : c ? [x + at.wide + 18, middle, "start"] : [x - 30, middle, "end"];
-  paper.text(left, y, `${repeated[0][0]} ×`, { size: 15, weight: 600, anchor, fill: colours.accent });
+  const how = { weight: 600, fill: colours.accent };
+  const [left, anchor] = c ? [x + at.wide + 18, "start"] : [x - 30, "end"];
+  if (at.isNarrow) paper.text(x - 22, top - 16, `${repeated[0][0]}×`, { size: 11, anchor: "start", ...how });
+  else paper.text(left, middle, `${repeated[0][0]} ×`, { size: 15, anchor, ...how });
 }
 
 /** The residual: what enters the boxes below goes around them. */

@@ -3,8 +3,8 @@
 import { labelled, make, select } from "./element.js";
 import { t } from "./strings.js";
 
-/** Two menus and a button between them. `said()` is what was translated last; `choose` takes changes of the state. */
-export function languageMenus({ models, model, choose, said }) {
+/** Two menus and a button between them. `last()` is what was translated last; `choose` takes changes of the state. */
+export function languageMenus({ models, model, choose, last }) {
   const pairs = models.filter((one) => one.verbs?.includes("translate"));
   const [from, to] = ["source", "target"].map((side) => new Map(pairs.map((one) => [one[side], nameOf(one, side)])));
   const reachable = new Set(pairs.filter((one) => one.source === model.source).map((one) => one.target));
@@ -12,7 +12,7 @@ export function languageMenus({ models, model, choose, said }) {
   const back = find(model.target, model.source);
   const begin = (source) =>
     choose({ model: (find(source, model.target) ?? pairs.find((one) => one.source === source)).name });
-  const swap = () => choose({ model: back.name, ...(said()?.translation ? { q: said().translation } : {}) });
+  const swap = () => choose({ model: back.name, ...(last()?.translation ? { q: last().translation } : {}) });
   return make("div", { class: "controls languages" },
     labelled(t("from"), select([...from], model.source, begin)),
     make("button", { type: "button", id: "swap", "aria-label": t("swap"), title: t("swap"), disabled: !back,

@@ -17,7 +17,7 @@ export function shorten(text, most, size = 12) {
   return letters.join("") + "…";
 }
 
-/** A text in at most so many lines, cut between words, each no wider than `most` pixels; the last may end in an ellipsis. */
+/** A text in at most so many lines, cut between words; one wider than `most` pixels ends in an ellipsis. */
 export function linesOf(text, most, size, count) {
   const lines = [""];
   for (const word of text.split(" ")) {

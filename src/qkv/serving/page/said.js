@@ -12,6 +12,8 @@ const TITLES = {
   "output of the block": "块的输出", "output of the stack": "整叠的输出", Norm: "归一化", Add: "相加",
   "Input embedding": "输入嵌入", "Output embedding": "输出嵌入", Positions: "位置编码",
   "Multi-head attention": "多头注意力", "Masked multi-head attention": "带遮蔽的多头注意力", "Add & Norm": "相加与归一化",
+  translate: "翻译", unpaired: "无对照翻译", "language model": "语言模型", summarise: "摘要", fill: "填空", classify: "分类",
+  pair: "句对", similarity: "相似度", tag: "标注", answer: "问答", choose: "选择", cloze: "完形填空", joint: "多任务", graph: "图谱",
   "Feed-forward": "前馈网络", Linear: "线性层", Softmax: "Softmax",
 };
 
