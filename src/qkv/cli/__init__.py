@@ -131,6 +131,8 @@ def spell_out(arguments: list[str]) -> list[str]:
         if name == "--model" and (arguments[0] == "demo" or given in contents.table("qkv.models", "MODELS")):
             print(f"--model {given} is now --architecture {given}; the next version has no other", file=sys.stderr)
             argument = f"--architecture{equals}{value}"
+        elif name == "--help-all":  # which `qkv.cli.train` looks for itself
+            argument = "--help"
         elif name == "--objective":  # a text; its options are a section
             argument = f"--objective-text{equals}{value}"
         elif name in SECTIONS:
