@@ -16,9 +16,9 @@ from qkv.folder import Loaded, load
 from qkv.look.sentence import reads
 from qkv.look.view import View, model_view
 from qkv.opening import options, task_in
-from qkv.serving.kept import Kept
 from qkv.serving.languages import UNKNOWN, find, name_of
 from qkv.serving.limits import Refusal
+from qkv.serving.on_demand import OnDemand
 from qkv.tasks import TASKS, USES
 
 VERBS = ("translate", "generate", "summarise", "predict", "fill", "embed")  # what models do, each at /api/VERB
@@ -44,11 +44,11 @@ class Served:
     target: str
     engine: str  # which engine writes, in words; nothing for one that reads
     view: View  # what it is
-    kept: Kept[Holding]
+    kept: OnDemand[Holding]
     part: str = ""
 
     @classmethod
-    def of(cls, name: str, folder: Path, kept: Kept[Holding], part: str = "") -> "Served":
+    def of(cls, name: str, folder: Path, kept: OnDemand[Holding], part: str = "") -> "Served":
         """Described by the model itself."""
         model, task, others = kept.get()
         if part:
@@ -89,7 +89,7 @@ class Served:
         return self.does("translate")
 
 
-def opened(kept: Kept[Holding], part: str = "") -> Any:
+def opened(kept: OnDemand[Holding], part: str = "") -> Any:
     whole = kept.get().model
     return whole.parts[part] if part else whole
 
@@ -137,7 +137,7 @@ class Models:
         for folder in map(Path, folders):
             own = folder.resolve().name
             name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in served)
-            kept = Kept(partial(hold, folder, device, engine, own_process and not keep), keep)
+            kept = OnDemand(partial(hold, folder, device, engine, own_process and not keep), keep)
             served[name] = Served.of(name, folder, kept)
             for part in getattr(kept.get().model, "parts", {}):  # each answers by a name of its own
                 served[f"{name}.{part}"] = Served.of(f"{name}.{part}", folder, kept, part)

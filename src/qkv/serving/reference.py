@@ -55,8 +55,8 @@ def article(
     method: str, path: str, said: Mapping[str, Any], schemas: Mapping[str, Any], address: str
 ) -> str:  # fmt: skip
     """One route: what it is for, its fields, and a command that asks it."""
-    body = said.get("requestBody", {}).get("content", {})
-    schema = next(iter(body.values()), {}).get("schema", {})
+    body: dict[str, Any] = said.get("requestBody", {}).get("content", {})
+    schema: dict[str, Any] = next(iter(body.values()), {"schema": {}})["schema"]
     schema = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     fields = {name: one for name, one in schema.get("properties", {}).items() if name != "api_key"}
     needed = schema.get("required", [])

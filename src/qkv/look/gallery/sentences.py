@@ -81,7 +81,7 @@ def heads(given: Given) -> Picture:
         write(axes, CELLS + CELL * len(rows) + 0.01, y, token, ha="left", spell=given.spell)
     write(axes, 0.26, 1 - high / 2, "query", ha="right", fontsize=8)
     write(axes, CELLS + CELL * len(rows) + 0.01, 1 - high / 2, "keys", ha="left", fontsize=8)
-    name(axes, f"layer {found['layer'] + 1}: where “{tokens[found['query']]}” looks", spell=given.spell)
+    name(axes, f"layer {found['layer'] + 1}: where “{tokens[found['query']].strip('▁')}” looks", spell=given.spell)
     figure.legend(loc="outside right upper", frameon=False, fontsize=8, title="full colour: weight 1", title_fontsize=8)
     return Picture([figure], {"tokens": tokens, **found, "heads": shown + 1, "weights": rows})
 

@@ -23,7 +23,7 @@ def seconds_of(text: str) -> float:
     return float(found[1]) * SECONDS[found[2]]
 
 
-class Kept(Generic[T]):
+class OnDemand(Generic[T]):
     """What `opener` gives. Whoever holds it goes on with it, though it is released meanwhile."""
 
     def __init__(

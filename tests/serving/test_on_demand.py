@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from qkv.errors import InputError
 from qkv.serving import Glossary, Models, Service, make_app, seconds_of
-from qkv.serving.kept import Kept
+from qkv.serving.on_demand import OnDemand
 from qkv.serving.server import reload
 
 PAIR = {"source": "en", "target": "de"}
@@ -44,7 +44,7 @@ class Thing:
 
 def test_it_is_let_go_when_the_clock_says_so_and_not_before() -> None:
     now = [0.0]
-    kept = Kept(Thing, 10, clock=lambda: now[0])
+    kept = OnDemand(Thing, 10, clock=lambda: now[0])
     first = kept.get()
     now[0] = 9.0
     assert not kept.release()
@@ -58,7 +58,7 @@ def test_it_is_let_go_when_the_clock_says_so_and_not_before() -> None:
     del first
     assert gone() is None
     assert isinstance(kept.get(), Thing)
-    assert not Kept(Thing, 0, clock=lambda: 1e9).release()
+    assert not OnDemand(Thing, 0, clock=lambda: 1e9).release()
 
 
 def test_many_who_ask_at_once_wait_for_one_that_opens() -> None:
@@ -68,7 +68,7 @@ def test_many_who_ask_at_once_wait_for_one_that_opens() -> None:
         opened.append(Thing())
         return opened[-1]
 
-    kept = Kept(opener)
+    kept = OnDemand(opener)
     with ThreadPoolExecutor(8) as pool:
         found = [one.result() for one in [pool.submit(kept.get) for _ in range(32)]]
     assert (len(opened), set(found)) == (1, set(opened))
