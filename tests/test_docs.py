@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from qkv.attention import ATTENTIONS
 from qkv.documents import FORMATS
@@ -178,13 +179,33 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_resolve(page: str) -> None:
-    for link in re.findall(r"\]\(([^)\s]+)\)", PAGES[page]):
+LINKED = [*DOCS.rglob("*.md"), DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md"]
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(DOCS.parent)))
+def test_links_resolve(page: Path) -> None:
+    """Of every page, pictures among them; a page of the docs has none that leaves the site."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if re.match(r"[a-z]+:", link):
             continue
         path, _, anchor = link.partition("#")
-        file = (DOCS / path).resolve() if path else DOCS / page
+        file = (page.parent / path).resolve() if path else page
         assert file.exists(), link
+        assert file.is_relative_to(DOCS) or not page.is_relative_to(DOCS), link
         if anchor:
             assert anchor in anchors(file.read_text(encoding="utf-8")), link
+
+
+def test_every_page_is_in_the_site_once() -> None:
+    """And nothing in the site's settings would make a browser fetch anything from elsewhere."""
+    site = yaml.safe_load((DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8"))
+    pages = [one for entry in site["nav"] for one in nav_pages(entry)]
+    assert sorted(pages) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+    assert (site["theme"]["font"], site["plugins"]) == (False, ["search"])
+    assert "extra_javascript" not in site
+
+
+def nav_pages(entry: Any) -> list[str]:
+    if isinstance(entry, str):
+        return [entry]
+    return [page for one in (entry.values() if isinstance(entry, dict) else entry) for page in nav_pages(one)]

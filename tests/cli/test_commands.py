@@ -1,7 +1,9 @@
 """The other commands: score, list, info, average, check; and the help of all."""
 
+import dataclasses
 import inspect
 import json
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +29,7 @@ from qkv.papers import PAPERS
 from qkv.positions import POSITIONS
 from qkv.tasks import TASKS
 from qkv.text.tokenizer import TOKENIZERS
-from qkv.training import SCHEDULES
+from qkv.training import SCHEDULES, TrainingConfig
 from qkv.training.averaging import AVERAGES
 
 Run = Callable[..., Any]
@@ -163,6 +165,23 @@ def test_help_and_version(qkv: Run) -> None:
         assert all(f" {command} " in result.out for command in cli.COMMANDS)
         assert "\n  qkv train pairs.tmx --from en --to de" in result.out
     assert qkv("--version").out == f"{package.__version__}\n"
+
+
+def test_the_help_of_training_is_short_and_has_all_on_request(qkv: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty flags that matter; every setting of every section, once, in the long one."""
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = lambda text: re.findall(r"^│ (--[\w.-]+)", text, re.MULTILINE)  # noqa: E731
+    short, long = qkv("train", "--help").out, qkv("train", "--help-all").out
+    assert len(shown(short)) == 20
+    assert {"--model.d-model", "--data.vocab-size", "--training.learning-rate", "--minutes"} <= set(shown(short))
+    assert "--help-all" in short
+    every = {f"--training.{field.name.replace('_', '-')}" for field in dataclasses.fields(TrainingConfig)}
+    assert every <= set(shown(long))
+    assert len(shown(long)) == len(set(shown(long))) > 150
+    assert re.findall(r"^╭─ (\w+ \(--\w+\.\*\)) ", long, re.MULTILINE) == [
+        f"{name.capitalize()} (--{name}.*)" for name in ("data", "model", "objective", "training")
+    ]
+    assert qkv("train", "--help").out == short, "it is short again"
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS)

@@ -21,6 +21,8 @@ Run = Callable[..., Any]
         (["--suggestions", "no/such/place.jsonl"], "cannot write no/such/place.jsonl: No such file or directory; .*"),
         (["--queue", "0"], "the limit queue is 0, which lets nothing through; give 1 or more"),
         (["--tokens", "0"], "the limit tokens is 0, which lets nothing through; give 1 or more"),
+        (["--keep", "soon"], "'soon' is no time; write a number and s, m, h or d, for example 10m"),
+        (["--config", "nothing.toml"], "nothing.toml: No such file or directory; check the path, .*"),
         (["--api-key", "zwei worte"], "the API key has spaces or letters beyond ASCII, .*"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -43,3 +45,21 @@ def test_a_port_that_is_taken(qkv: Run, model: Path) -> None:
         rf"qkv: cannot listen on 127.0.0.1 port {port}: Address already in use; give another --host or --port\n",
         result.err,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("prot = 8000", "serve.toml: unknown key 'prot'; did you mean 'port'\\?"),
+        ("config = 'other.toml'", "serve.toml: unknown key 'config'; .*"),
+        ("port = true", "serve.toml: port: a text, a number or a list of them was expected, not True"),
+        ("model = [['a']]", r"serve.toml: model: a text, .* not \['a'\]"),
+        ("port = 70000", "there is no port 70000; .*"),
+        ("port =", "serve.toml is not valid TOML: .*"),
+    ],
+)
+def test_mistakes_in_a_file_of_flags(text: str, sentence: str, qkv: Run, model: Path) -> None:
+    Path("serve.toml").write_text(f"{text}\n")
+    result = qkv("serve", "--model", model, "--config", "serve.toml")
+    assert (result.code, result.out) == (1, "")
+    assert re.fullmatch(f"qkv: {sentence}\n", result.err), result.err

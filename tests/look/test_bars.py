@@ -18,9 +18,9 @@ def test_means_spreads_and_runs_stand_where_they_should() -> None:
     """The mean of 30, 31, 35 is 32 and their spread sqrt(7); of 3 and 5 they are 4 and sqrt(2)."""
     expected = {"BLEU": ({0: 32.0, 1: 20.0}, {0: 7**0.5}), "loss": ({0: 2.0, 1: 4.0}, {1: 2**0.5})}
     figure = compose(["a", "b"], ["DejaVu Sans"], PANELS)
-    assert [axes.get_title() for axes in figure.axes] == list(PANELS)
+    assert [axes.get_xlabel() for axes in figure.axes] == list(PANELS)
     for axes in figure.axes:
-        means, spreads = expected[axes.get_title()]
+        means, spreads = expected[axes.get_xlabel()]
         drawn = {float(bar[0].get_ydata()[0]): float(bar[0].get_xdata()[0]) for bar in axes.containers}
         assert drawn == pytest.approx(means)
         for bar in axes.containers:
@@ -31,8 +31,9 @@ def test_means_spreads_and_runs_stand_where_they_should() -> None:
             else:
                 assert not bar[2], "a single run has no spread"
         runs = [line for line in axes.lines if line.get_color() != MEAN and len(line.get_xdata())]
-        assert [list(line.get_xdata()) for line in runs] == PANELS[axes.get_title()]
+        assert [list(line.get_xdata()) for line in runs] == PANELS[axes.get_xlabel()]
         assert axes.get_ylim()[0] > axes.get_ylim()[1], "the first row is at the top"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a run", "the mean of the runs"]
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png"])

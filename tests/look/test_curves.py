@@ -37,11 +37,14 @@ def names(svg):
     [
         (
             [START, train(10), valid(10, bleu=3.5), train(20), valid(20, bleu=9.0)],
-            ["loss", "training", "validation", "BLEU", "step", "learning rate"],
+            ["loss", "training", "validation", "BLEU", "validation", "step", "learning rate", "training"],
         ),
-        ([train(10), train(20), valid(20)], ["loss", "training", "validation", "step", "learning rate"]),
-        ([train(10)], ["loss", "step", "learning rate"]),
-        ([valid(10, bleu=1)], ["loss", "step", "BLEU"]),
+        (
+            [train(10), train(20), valid(20)],
+            ["loss", "training", "validation", "step", "learning rate", "training"],
+        ),
+        ([train(10)], ["loss", "training", "step", "learning rate", "training"]),
+        ([valid(10, bleu=1)], ["loss", "validation", "step", "BLEU", "validation"]),
     ],
 )
 def test_a_panel_for_each_thing_measured(events, drawn, tmp_path):

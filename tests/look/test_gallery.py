@@ -14,6 +14,7 @@ import torch
 pytest.importorskip("matplotlib", reason="pictures need matplotlib; pip install 'qkv[look]'")
 import itertools
 
+from matplotlib.colors import to_hex
 from PIL import Image
 
 from kit import tiny_model
@@ -23,7 +24,7 @@ from qkv.look import record_attention
 from qkv.look.architecture import boxes
 from qkv.look.gallery import ANIMATIONS, Given
 from qkv.look.gallery.parts import rotation, unilm
-from qkv.look.picture import plain
+from qkv.look.picture import COLOURS, Picture, plain
 from qkv.models import (
     Convolutional,
     ConvolutionalConfig,
@@ -55,12 +56,21 @@ def translator() -> Translator:
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory, translator: Translator) -> dict[str, tuple[Path, dict[str, Any]]]:
-    """Every picture, drawn once, and its numbers as they were before they were written."""
-    place, short = tmp_path_factory.mktemp("pictures"), Translator(small(), TOKENIZER, {})
+def pictures(translator: Translator) -> dict[str, Picture]:
+    """Every picture, drawn once."""
+    short = Translator(small(), TOKENIZER, {})
+    how = {name: (short, "it is") if name in ANIMATIONS else (translator, "") for name in PICTURES}
+    return {name: draw(Given(*how[name])) for name, draw in PICTURES.items()}
+
+
+@pytest.fixture(scope="module")
+def drawn(
+    tmp_path_factory: pytest.TempPathFactory, pictures: dict[str, Picture]
+) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """Every picture, and its numbers as they were before they were written."""
+    place = tmp_path_factory.mktemp("pictures")
     found = {}
-    for name, draw in PICTURES.items():
-        picture = draw(Given(short if name in ANIMATIONS else translator, "it is" if name in ANIMATIONS else ""))
+    for name, picture in pictures.items():
         path = picture.save(place / f"{name}.{'gif' if name in ANIMATIONS else 'png'}")
         found[name] = path, picture.data
     return found
@@ -94,6 +104,40 @@ def assert_equal(a: Any, b: Any) -> None:
         assert a == pytest.approx(b, abs=1e-6)
     else:
         assert a == b
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_axes_have_names_and_whole_numbers_where_they_count(name: str, pictures: dict[str, Picture]) -> None:
+    """A bar of colours has one; what is no chart has no axes. Curves and colours that differ are explained."""
+    figure = pictures[name].figures[0]
+    for axes in (one for one in figure.axes if one.axison):
+        named = [bool(axes.get_xlabel()), bool(axes.get_ylabel())]
+        assert any(named) if hasattr(axes, "_colorbar") else all(named), axes.get_title()
+        lines = [line for line in axes.lines if len(line.get_xdata()) > 1]
+        if lines and all(float(x).is_integer() for line in lines for x in line.get_xdata()):
+            assert all(float(tick).is_integer() for tick in axes.get_xticks())
+        if len(lines) > 1:
+            assert axes.get_legend() or figure.legends
+    if name in ("masks", "patterns", "xlnet", "bigbird"):
+        (legend,) = figure.legends
+        assert next(text.get_text() for text in legend.get_texts()) == "blocked"
+
+
+def test_each_head_has_a_cell_of_its_own_colour_beside_each_token(pictures: dict[str, Picture]) -> None:
+    """The colour of a cell is the head's, laid over white as strongly as the weight that the model gave."""
+    picture = pictures["heads"]
+    (axes,) = picture.figures[0].axes
+    weights, tokens = picture.data["weights"], picture.data["tokens"]
+    filled = [patch for patch in axes.patches if patch.get_fill()]
+    assert len(filled) == weights.numel()
+    found = {(round(one.get_x(), 6), round(one.get_y(), 6)): one for one in filled}
+    columns, rows = (sorted({place[side] for place in found}) for side in (0, 1))
+    assert (len(columns), len(rows)) == (len(weights), len(tokens))
+    for head, x in enumerate(columns):
+        for token, y in enumerate(reversed(rows)):  # the first token stands at the top
+            *colour, alpha = found[x, y].get_facecolor()
+            assert to_hex(colour) == COLOURS[head]
+            assert alpha == pytest.approx(float(weights[head, token]), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", sorted(ANIMATIONS))

@@ -1,5 +1,6 @@
 """A real browser on the page of a real `qkv serve`, with a small model that was really trained."""
 
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
 import qkv
-from kit import DIGITS, FACTS, save_untrained_task, write_tsv
+from kit import DIGITS, FACTS, save_untrained, save_untrained_task, write_tsv
+from qkv import manifest
 from qkv.text.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +45,27 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     qkv.train(place / "numbers.tsv", source="num", target="en", out=place / "numbers", quiet=True,
               model=sizes, training=training, data=data)  # fmt: skip
     return place / "numbers"
+
+
+@pytest.fixture(scope="session")
+def back(model: Path) -> Path:
+    """The same weights as if they went the other way, so that words are read: what they write is nonsense."""
+    folder = shutil.copytree(model, model.parent / "back")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    other = {"source": "en", "target": "num", "longest_source": 40}
+    (folder / "config.json").write_text(json.dumps(config | other), encoding="utf-8")
+    manifest.seal(folder, ["config.json"])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def both_ways(model: Path, back: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of two translators and a summariser."""
+    words = Tokenizer.train([f"{WORDS} ."] * 3, vocab_size=300)
+    about = {"task": "summarise", "max_length": 24, "max_target": 12}
+    tldr = save_untrained(tmp_path_factory.mktemp("tldr") / "tldr", "gpt2", words, about, max_length=48)
+    with serving("--model", model, back, tldr) as address:
+        yield address
 
 
 WORDS = "the old king saw two stars and a queen"

@@ -480,6 +480,11 @@ def test_no_key_is_lost_when_the_models_come_late(server: str, window: Open) -> 
     expect(page.locator("#text")).to_have_value("3 1 4")
 
 
+def test_one_way_alone_cannot_be_swapped(server: str, window: Open) -> None:
+    page = window().open(server)
+    expect(page.get_by_role("button", name="Swap the languages")).to_be_disabled()
+
+
 def test_a_picture_that_needs_no_text_stays_when_a_translation_comes(server: str, window: Open) -> None:
     opened = window()
     translation = opened.hold("**/api/translate")

@@ -88,6 +88,14 @@ def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tldr_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A summariser that has learned nothing."""
+    words = Tokenizer.train(["the old king saw two stars and a queen ."] * 3, vocab_size=300)
+    about = {"task": "summarise", "max_length": 24, "max_target": 12}
+    return save_untrained(tmp_path_factory.mktemp("tldr") / "tldr", "gpt2", words, about, max_length=48)
+
+
+@pytest.fixture(scope="session")
 def translator(model_folder: Path) -> Translator:
     return load_translator(model_folder)
 

@@ -1,11 +1,13 @@
 """Our own API: what the page asks for, equal to what the library says, and described by OpenAPI."""
 
 import json
+import shlex
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
 from starlette.testclient import TestClient
 
 from qkv import Translator
@@ -23,6 +25,21 @@ def test_a_translation_in_short(client: TestClient, translator: Translator) -> N
     assert (first["model"]["source_name"], first["model"]["target_name"]) == ("English", "German")
     assert second["text"] == "snow."
     assert "attention" not in first
+
+
+def test_one_sentence_of_a_text_is_looked_at(client: TestClient, translator: Translator) -> None:
+    """All of the text is translated; a number beyond the last sentence is the last, and 1 of one is the text itself."""
+    wish = {"q": "Dog and cat. Old house.\n\nSnow.", "target": "de", "tokens": True}
+    whole = client.post("/api/translate", json={"q": wish["q"], "target": "de"}).json()["translations"][0]
+    for number, text in ((1, "Dog and cat."), (2, "Old house."), (9, "Snow.")):
+        (found,) = client.post("/api/translate", json=wish | {"sentence": number}).json()["translations"]
+        assert (found["text"], found["sentence"]) == (text, min(number, 3))
+        assert found["translation"] == translator.translate(text).text
+        assert found["sentences"] == ["Dog and cat.", "Old house.", "Snow."]
+        assert found["whole"]["translation"] == whole["translation"]
+    assert whole["translation"].count("\n") == 2
+    (alone,) = client.post("/api/translate", json=wish | {"q": "Snow.", "sentence": 1}).json()["translations"]
+    assert "whole" not in alone
 
 
 def test_a_look_inside_has_the_models_own_weights(client: TestClient, translator: Translator) -> None:
@@ -122,6 +139,31 @@ def test_every_route_is_described(client: TestClient) -> None:
     assert name["schema"]["enum"] == [one["name"] for one in client.get("/api/models").json()["models"]]
     fields = description["components"]["schemas"]["TranslateAndLook"]["properties"]
     assert {"q", "source", "target", "model", "beam", "alpha", "n_best", "tokens", "attention", "steps"} <= set(fields)
+
+
+def test_the_description_is_a_page_of_its_own(client: TestClient) -> None:
+    """Every route with its fields, and nothing that a browser would fetch from elsewhere; its commands are right."""
+    answer = client.get("/docs")
+    assert answer.headers["content-type"].startswith("text/html")
+    page = LexborHTMLParser(answer.text)
+    described = {
+        f"{method.upper()} {path}": said
+        for path, methods in client.get("/spec").json()["paths"].items()
+        for method, said in methods.items()
+    }
+    shown = {node.css_first("h3").text(): node for node in page.css("article")}
+    assert set(shown) == set(described)
+    fields = [row.css_first("td").text() for row in shown["POST /api/summarise"].css("tbody tr")]
+    assert fields == ["q", "model", "min_tokens", "max_tokens", "beam", "alpha", "no_repeat"]
+    cells = [[cell.text() for cell in row.css("td")] for row in shown["POST /translate"].css("tbody tr")]
+    assert cells[0] == ["q", "text or list of text", "needed"]
+    assert ["alternatives", "whole number", "0"] in cells
+    fetched = [node.attributes.get("src") or node.attributes.get("href") for node in page.css("[src], [href]")]
+    assert set(fetched) == {"icon.svg", "style.css", "spec"}
+    assert all(client.get(f"/{one}").status_code == 200 for one in fetched)
+    curl, url, _, _, _, body = shlex.split(shown["POST /translate"].css_first("pre").text())
+    assert (curl, url) == ("curl", "http://testserver/translate")
+    assert client.post(url, json=json.loads(body)).json()["translatedText"]
 
 
 TEXT = st.one_of(

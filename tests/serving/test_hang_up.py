@@ -161,7 +161,7 @@ def test_a_text_that_nobody_reads_on_is_not_written_on(lm_folder: Path) -> None:
         assert service.active == 1
         line.close()
         until(lambda: service.active == 0)
-        until(lambda: not service.queues["lm"].asks)
+        until(lambda: not service.queues[service.models.named("lm")].asks)
         assert service.metrics.total("qkv_abandoned_sentences_total") == 1
         server.should_exit = True
         thread.join(SOON)

@@ -37,6 +37,11 @@ class Server:
         with urllib.request.urlopen(request, timeout=SOON) as answer:
             return json.loads(answer.read())
 
+    def get(self, path: str, key: str) -> Any:
+        request = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {key}"})
+        with urllib.request.urlopen(request, timeout=SOON) as answer:
+            return json.loads(answer.read())
+
     def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
         self.process.send_signal(how)
         out, err = self.process.communicate(timeout=SOON)
@@ -55,8 +60,9 @@ def environment() -> dict[str, str]:
 def start(model_folder: Path, environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
     running: list[Server] = []
 
-    def run(*flags: str, **more: str) -> Server:
-        command = [sys.executable, "-m", "qkv", "serve", "--model", str(model_folder), "--port", "0", *flags]
+    def run(*flags: str, model: bool = True, **more: str) -> Server:
+        folder = ["--model", str(model_folder)] if model else []
+        command = [sys.executable, "-m", "qkv", "serve", *folder, "--port", "0", *flags]
         env = {**environment, "TMPDIR": str(tmp_path), **more}
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
         assert process.stdout is not None
@@ -226,3 +232,21 @@ def test_a_key_from_the_environment(start: Start) -> None:
     assert refused.value.code == 400
     answer = server.post("/translate", q="snow.", source="en", target="de", api_key="secret")
     assert answer == {"translatedText": "Schnee."}
+
+
+def test_a_file_of_flags_and_a_signal_that_reads_it_again(
+    start: Start, model_folder: Path, lm_folder: Path, tmp_path: Path
+) -> None:
+    """The flags of the command line win over the file; its models are named anew when it is read again."""
+    file, named = tmp_path / "serve.toml", f'api-key = "sesame"\nport = 1\nmodel = ["{model_folder}"]\n'
+    file.write_text(named)
+    server = start("--config", str(file), "--keep", "10m", model=False)
+    names = lambda: [one["id"] for one in server.get("/v1/models", key="sesame")["data"]]  # noqa: E731
+    assert names() == ["en-de"]
+    file.write_text(named.replace("]", f', "{lm_folder}"]'))
+    server.process.send_signal(signal.SIGHUP)
+    assert server.process.stdout is not None
+    assert server.process.stdout.readline() == "reloaded: en-de, lm\n"
+    assert names() == ["en-de", "lm"]
+    code, _, err = server.stop()
+    assert (code, err) == (0, "")

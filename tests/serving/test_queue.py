@@ -41,7 +41,7 @@ def watched(translator: Translator) -> Watched:
 
 @pytest.fixture
 def queue(watched: Watched) -> Iterator[Queue]:
-    queue = Queue(watched, Limits(queue=200), Metrics())
+    queue = Queue(lambda: watched, Limits(queue=200), Metrics())
     yield queue
     queue.close()
 
@@ -168,7 +168,7 @@ def test_who_waits_too_long_is_told_and_leaves_the_queue(watched: Watched, queue
 
 
 def test_closing_finishes_what_waits_and_takes_no_more(watched: Watched, sentences: list[str]) -> None:
-    queue = Queue(watched, Limits(), Metrics())
+    queue = Queue(lambda: watched, Limits(), Metrics())
     fifty = job(watched, sentences[:50], "a")
     queue.put(fifty)
     closing = threading.Thread(target=queue.close)
@@ -223,7 +223,7 @@ def test_a_text_that_cannot_be_read_fails_alone(watched: Watched, queue: Queue) 
 
 def test_a_long_text_fits_into_a_short_queue(watched: Watched, sentences: list[str]) -> None:
     watched.gate.set()
-    queue = Queue(watched, Limits(queue=10), Metrics())
+    queue = Queue(lambda: watched, Limits(queue=10), Metrics())
     assert len(queued(queue).translate(sentences)) == len(sentences)
     queue.close()
 

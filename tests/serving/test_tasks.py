@@ -81,6 +81,32 @@ def test_a_model_with_nothing_to_look_at_says_so(mixed: TestClient) -> None:
         assert answer.json()["error"].startswith(sentence)
 
 
+# -- summarise --------------------------------------------------------------------------------------------------------
+
+
+def test_summaries_are_the_librarys(serve: Serve, tldr_folder: Path) -> None:
+    """Each alone and both at once; what is too long is said, and what is too much is refused."""
+    client, own = serve(tldr_folder, alone=True), qkv.load(tldr_folder)
+    (about,) = client.get("/api/models").json()["models"]
+    assert about["verbs"] == ["summarise", "embed"]
+    documents, how = [KING, "The king. A queen. " * 9], {"beam": 2, "min_tokens": 3, "max_tokens": 6}
+    found = client.post("/api/summarise", json={"q": documents, **how}).json()
+    assert found["model"] == "tldr"
+    for one, wanted, text in zip(found["summaries"], own.summarise(documents, **how), documents, strict=True):
+        assert (one["text"], one["read"], one["remarks"]) == (wanted.text, wanted.read, wanted.remarks())
+        assert one["score"] == pytest.approx(wanted.score, abs=1e-5)
+        assert client.post("/api/summarise", json={"q": text, **how}).json()["summaries"][0]["text"] == one["text"]
+    assert found["summaries"][1]["read"] < 18 == found["summaries"][1]["sentences"]
+    for wish, sentence in (
+        ({"q": [KING, " "]}, "text 2 has no word to summarise; send texts with at least a word in each"),
+        ({"q": KING, "max_tokens": 2000}, "a summary has at most 1024 tokens on this server; ask for fewer"),
+        ({"q": KING, "beam": 99}, "beam=99 and n_best=1 are more than this server's 20 and 10; ask for less"),
+        ({"q": KING, "min_tokens": 9, "max_tokens": 3}, "min_tokens=9 must be at least 0, and at most max_tokens, 3"),
+    ):
+        answer = client.post("/api/summarise", json=wish)
+        assert (answer.status_code, answer.json()["error"]) == (400, sentence)
+
+
 # -- predict -----------------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,8 @@ Forty-one statements of a set of lecture notes on attention and the Transformer,
 long texts, N42 to N44: each in our words, what qkv's own parts say when they are measured, and the verdict. Read it
 beside the notes. Where the notes slipped, the proof stands here.
 
-`qkv why` lists the statements; `qkv why scale`, or `qkv why N11`, measures one again in less than a minute;
+`qkv why` lists the statements by topic, each with its verdict; `qkv why scale`, or `qkv why N11`, measures one again in
+less than a minute;
 `-o scale.png` draws it where a picture helps, `--json` gives the numbers. The exit code is 1 if an effect has the wrong
 sign.
 

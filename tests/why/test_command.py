@@ -1,6 +1,7 @@
 """`qkv why` as a person types it."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from qkv import cli
 from qkv.attention.scores import Dot, ScaledDot
-from qkv.why import CLAIMS, find
+from qkv.why import CLAIMS, TOPICS, find, verdict_of
 
 
 class Run:
@@ -30,14 +31,16 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     return Run(monkeypatch, capsys)
 
 
-def test_alone_it_lists_them_all(run: Run) -> None:
+def test_alone_it_lists_them_all_by_topic_with_their_verdicts(run: Run) -> None:
     code, out, _ = run()
     assert code == 0
-    assert [line.split()[:2] for line in out.splitlines() if line.startswith("N")] == [
-        [c.number, c.name] for c in CLAIMS
-    ]
+    lines = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if re.match(r"N\d", line)]
+    said = {number: (name, verdict) for number, name, verdict, *_ in lines}
+    assert said == {c.number: (c.name, verdict_of(c)) for c in CLAIMS}
+    assert [line for line in out.splitlines() if line in TOPICS] == list(TOPICS)
+    assert " ".join(sorted(" ".join(TOPICS.values()).split())) == " ".join(sorted(c.number for c in CLAIMS))
     listed = json.loads(run("--json")[1])
-    assert [one["claim"] for one in listed] == [claim.words for claim in CLAIMS]
+    assert [(one["claim"], one["verdict"]) for one in listed] == [(c.words, verdict_of(c)) for c in CLAIMS]
 
 
 @pytest.mark.parametrize("name", ["concat", "N5", "n5", "5"])

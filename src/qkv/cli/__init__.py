@@ -50,7 +50,7 @@ SECTIONS = {
 def main() -> None:
     """Run a command; whatever a person did wrong ends in one sentence and a non-zero exit."""
     try:
-        arguments = spell_out(checked(sys.argv[1:]))
+        arguments = with_file(spell_out(checked(sys.argv[1:])))
         app = application(with_help=not arguments or arguments[0] in ("--help", "-h"))
         command, given, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
         if command.__module__.startswith("qkv.cli.") and arguments[0] not in LIGHT | LATE:
@@ -106,6 +106,15 @@ def checked(arguments: list[str]) -> list[str]:
     return arguments
 
 
+def with_file(arguments: list[str]) -> list[str]:
+    """The arguments of qkv serve, with those of the file that its --config names."""
+    if arguments[:1] != ["serve"]:
+        return arguments
+    from qkv.cli import serve
+
+    return serve.with_file(arguments)
+
+
 def spell_out(arguments: list[str]) -> list[str]:
     """The old `--model recurrent` of train and demo as `--architecture recurrent`; no section stands by itself."""
     if arguments[:1] not in (["train"], ["demo"]):
@@ -119,6 +128,8 @@ def spell_out(arguments: list[str]) -> list[str]:
         if name == "--model" and (arguments[0] == "demo" or given in contents.table("qkv.models", "MODELS")):
             print(f"--model {given} is now --architecture {given}; the next version has no other", file=sys.stderr)
             argument = f"--architecture{equals}{value}"
+        elif name == "--help-all":  # which `qkv.cli.train` looks for itself
+            argument = "--help"
         elif name == "--objective":  # a text; its options are a section
             argument = f"--objective-text{equals}{value}"
         elif name in SECTIONS:

@@ -1,6 +1,7 @@
 """qkv look, explain, why and picture: what attention did with one sentence, and what the lecture notes say of it."""
 
 import json as json_module
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -192,7 +193,8 @@ def explain(
 
 
 def why(name: str = "", *, output: Output = None, json: Flag = False) -> int:
-    """Why it is built so: measure a claim of the lecture notes; without a name, list them all.
+    """Why it is built so: measure a claim of the lecture notes on attention and the Transformer; without a name, list
+    them all by topic, each with its verdict: true, true with a correction, or wrong.
 
     Each takes less than a minute, and the exit code is 1 if an effect has the wrong sign.
 
@@ -205,11 +207,10 @@ def why(name: str = "", *, output: Output = None, json: Flag = False) -> int:
       output: Save the picture here, .png or .svg.
     """
     from qkv.look.picture import check_suffix
-    from qkv.why import CLAIMS, find
+    from qkv.why import find
 
     if not name:
-        claims = [{"number": c.number, "name": c.name, "claim": c.words} for c in CLAIMS]
-        print_json(claims) if json else print_table(list(claim.values()) for claim in claims)
+        list_claims(json)
         return 0
     claim = find(name)
     if output is not None:
@@ -224,6 +225,23 @@ def why(name: str = "", *, output: Output = None, json: Flag = False) -> int:
     else:
         show(claim, measured)
     return 0 if measured.holds else 1
+
+
+def list_claims(as_json: bool) -> None:
+    from qkv.why import CLAIMS, TOPICS, topic_of, verdict_of
+
+    claims = [
+        {"number": c.number, "name": c.name, "verdict": verdict_of(c), "claim": c.words, "topic": topic_of(c)}
+        for c in CLAIMS
+    ]
+    if as_json:
+        return print_json(claims)
+    for i, topic in enumerate(TOPICS):
+        print("\n" * bool(i) + topic)
+        print_table([*claim.values()][:-1] for claim in claims if claim["topic"] == topic)
+    counts = Counter(claim["verdict"] for claim in claims)
+    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    print(f"\n{len(claims)} claims: {said}. qkv why NAME measures one again; docs/why.md has all the numbers.")
 
 
 def show(claim: "Claim", measured: "Measured") -> None:

@@ -1,22 +1,24 @@
 """qkv serve: a server of models of any task, with a page, LibreTranslate's API, OpenAI's and our own."""
 
+import inspect
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from qkv.cli.app import Device, Engine, Files, Several, prepare
+from qkv.config import read_toml
 from qkv.device import ENGINE
-from qkv.errors import InputError
+from qkv.errors import InputError, nearest
 
 
 def serve(
-    *, model: Files = None, host: str = "127.0.0.1", port: int = 5000, api_key: str | None = None,
-    glossary: Path | None = None, suggestions: Path | None = None, protect: Several = None,
+    *, model: Files = None, config: Path | None = None, host: str = "127.0.0.1", port: int = 5000,
+    api_key: str | None = None, glossary: Path | None = None, suggestions: Path | None = None, protect: Several = None,
     characters: int = 20_000, items: int = 100, tokens: int = 1024, queue: int = 1024, requests: int = 128,
     per_minute: int = 0, seconds: int = 60, file_bytes: int = 2_097_152,
     metrics_token: str | None = None, log: Literal["none", "text", "json"] = "none",
     allow_origin: Several = None, trust_proxy: str = "",
-    device: Device = "cpu", engine: Engine = ENGINE,
+    device: Device = "cpu", engine: Engine = ENGINE, keep: str = "",
 ) -> None:  # fmt: skip
     """Serve models over HTTP: a page, LibreTranslate's API, OpenAI's under /v1, and our own under /api.
 
@@ -26,11 +28,17 @@ def serve(
       qkv serve --model critic --model lm
       qkv serve --model model --host 0.0.0.0 --api-key secret
       qkv serve --model model --log json --metrics-token other
+      qkv serve --config serve.toml
+      qkv serve --model en-de de-en fr-en --keep 10m
+
+    SIGHUP opens the models and the glossary anew; requests that are being answered end with the old ones.
 
     With a key, open the page as http://HOST:PORT/?api_key=KEY.
 
     Args:
       model: One or more model folders, of any task: each does what it was trained for.
+      config: A TOML file with any of these flags, such as port = 8000 or model = ["en-de", "de-en"]; paths in it are
+        as seen from where the server is started, and a flag that is given wins over the file.
       host: The address to listen on; 0.0.0.0 is for everybody who can reach this machine.
       port: The port; 0 takes a free one.
       api_key: Every request must carry this key, but for the page's own files and /health; the environment's
@@ -54,6 +62,8 @@ def serve(
       per_minute: Most requests of one client in a minute; 0 for any number.
       seconds: Longest time to an answer.
       file_bytes: Largest file to translate.
+      keep: Release a model that nobody has asked for so long, and load it when somebody does: 90s, 10m, 2h. Unless
+        given, all models stay in memory.
     """
     try:
         from qkv import serving
@@ -66,17 +76,70 @@ def serve(
         characters=characters, items=items, tokens=tokens, queue=queue, requests=requests, per_minute=per_minute,
         seconds=seconds, file_bytes=file_bytes,
     )  # fmt: skip
-    prepare(model or [Path("model")], device, engine)
-    models = serving.Models.load(model or [Path("model")], device, engine, own_process=True)
+    idle, given = serving.seconds_of(keep), model
+
+    def open_all(own_process: bool = False) -> tuple[Any, Any]:
+        folders = given or folders_in(config) or [Path("model")]
+        prepare(folders, device, engine)
+        models = serving.Models.load(folders, device, engine, own_process=own_process, keep=idle)
+        return models, serving.read_glossaries(glossary, models) if glossary else {}
+
+    models, glossaries = open_all(own_process=True)
     service = serving.Service(
         models,
         limits=limits,
         key=os.environ.get("QKV_API_KEY", "") if api_key is None else api_key,
-        glossaries=serving.read_glossaries(glossary, models) if glossary else {},
+        glossaries=glossaries,
         suggestions=serving.Suggestions(suggestions) if suggestions else None,
         protect=kept,
         metrics_token=os.environ.get("QKV_METRICS_TOKEN", "") if metrics_token is None else metrics_token,
         log=log,
         origins=allow_origin or [],
     )
-    serving.serve(service, host, port, trust_proxy)
+    serving.serve(service, host, port, trust_proxy, open_all)
+
+
+# -- a file of flags -------------------------------------------------------------------------------------------------
+
+
+def with_file(arguments: list[str]) -> list[str]:
+    """The arguments of qkv serve with those of its --config that they do not have; the models stay in the file, which
+    is read again when the server is told to reload."""
+    path = given_to(arguments, "--config")
+    if path is None:
+        return arguments
+    for name, value in settings_in(Path(path)).items():
+        flag = f"--{name.replace('_', '-')}"
+        if name != "model" and given_to(arguments, flag) is None:
+            arguments = [*arguments, *(f"{flag}={one}" for one in (value if isinstance(value, list) else [value]))]
+    return arguments
+
+
+def given_to(arguments: list[str], flag: str) -> str | None:
+    """What stands behind a flag, if it is given."""
+    for i, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name == flag:
+            return value if equals else "".join(arguments[i + 1 : i + 2])
+    return None
+
+
+def settings_in(path: Path) -> dict[str, Any]:
+    """The keys of a file, spelled as Python does: each is a flag, and has a text, a number or a list of them."""
+    known = [name for name in inspect.signature(serve).parameters if name != "config"]
+    found: dict[str, Any] = {}
+    for key, value in read_toml(path).items():
+        name = key.replace("-", "_")
+        if name not in known:
+            raise InputError(f"{path}: unknown key {key!r}; {nearest(name, known)}")
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, bool) or not isinstance(one, str | int | float):
+                raise InputError(f"{path}: {key}: a text, a number or a list of them was expected, not {one!r}")
+        found[name] = value
+    return found
+
+
+def folders_in(path: Path | None) -> list[Path]:
+    """The model folders that a file names."""
+    named = settings_in(path).get("model", []) if path else []
+    return [Path(str(one)) for one in (named if isinstance(named, list) else [named])]

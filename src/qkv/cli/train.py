@@ -4,18 +4,33 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
+from cyclopts.help import DefaultFormatter
 
 from qkv.cli.app import MULTIPLE, Files, From, Restart, To
 from qkv.cli.launch import is_rank, run_ranks
 from qkv.contents import Part, Setting, Settings, attribute, settings, table
 from qkv.errors import InputError
 
+ALL = "--help-all"
+MATTER = ("model.preset", "model.d_model", "data.vocab_size", "training.learning_rate")  # settings that --help has, too
 
-def flags(fields: Settings) -> Any:
-    """The flags of some settings: only those that are given reach the command, as a tree."""
+
+def sections(console: Any, options: Any, panel: Any) -> None:
+    """The settings of a section are many: --help leaves them out, and --help-all has them."""
+    if ALL in sys.argv:
+        DefaultFormatter()(console, options, panel)
+
+
+def flags(fields: Settings, section: str = "") -> Any:
+    """The flags of some settings: only those that are given reach the command, as a tree. But for those that matter
+    most, they stand in the section's own part of the help."""
+    group = Group(f"{section.capitalize()} (--{section}.*)", help_formatter=sections) if section else None
     kinds = {
-        name: Annotated[flags(field.kind) if isinstance(field.kind, dict) else field.kind, Parameter(help=field.about)]
+        name: Annotated[
+            flags(field.kind) if isinstance(field.kind, dict) else field.kind,
+            Parameter(help=field.about, group="Parameters" if f"{section}.{name}" in MATTER else group),
+        ]
         for name, field in fields.items()
     }
     make: Any = TypedDict
@@ -42,11 +57,13 @@ else:
     DemoArchitecture = Literal[tuple(table("qkv.demo", "SIZES"))]
     places = [place for model in MODELS.values() if (place := attribute(model, "presets"))]
     preset = Setting(Literal[*(preset for place in places for preset in table(*place))], "sizes to begin with")
-    ModelFlags = flags({**settings_of(MODELS, "config_class"), "preset": preset})
-    DataFlags = flags(settings_of(TASKS, "data_class"))
+    ModelFlags = flags({**settings_of(MODELS, "config_class"), "preset": preset}, "model")
+    DataFlags = flags(settings_of(TASKS, "data_class"), "data")
     OBJECTIVES = reversed(table("qkv.objectives", "OBJECTIVES").values())  # where two share a setting, the first's
-    ObjectiveFlags = flags({k: v for part in OBJECTIVES for k, v in settings(part.module, part.name).items()})
-    TrainingFlags = flags(settings("qkv.training", "TrainingConfig"))
+    ObjectiveFlags = flags(
+        {k: v for part in OBJECTIVES for k, v in settings(part.module, part.name).items()}, "objective"
+    )
+    TrainingFlags = flags(settings("qkv.training", "TrainingConfig"), "training")
 
 
 def train(
@@ -60,6 +77,8 @@ def train(
 ) -> int:  # fmt: skip
     """Train a translator on files of sentence pairs, a language model on plain text, or a model of another task. The
     same command again goes on where it stopped.
+
+    These are the flags that matter most; qkv train --help-all has every setting, by section.
 
     For example:
       qkv train pairs.tmx --from en --to de

@@ -10,7 +10,7 @@ from typing import Any
 
 from qkv.errors import InputError
 from qkv.look.fonts import fit
-from qkv.look.picture import COLOURS, INK, Axes, Figure, canvas, check_suffix, lined, save
+from qkv.look.picture import COLOURS, INK, Axes, Figure, canvas, check_suffix, lined, save, whole_ticks
 
 Curve = tuple[Sequence[float], Sequence[float]]  # x and y of its points
 TRAIN, VALID, BLEU, RATE = "#9bb8d3", "#b3382c", "#2a7f62", "#6b5b95"
@@ -39,11 +39,15 @@ def curves(
 
 
 def plot(axes: Axes, named: Mapping[str, Curve], colours: Sequence[str] = COLOURS) -> None:
-    """Curves with a legend; each has dots where its points are few, and dashes where the colours begin again."""
+    """Curves with a legend; each has dots where its points are few, and dashes where the colours begin again. An axis
+    of whole numbers has ticks at whole numbers."""
     for i, (name, (xs, ys)) in enumerate(named.items()):
         axes.plot(xs, ys, color=colours[i % len(colours)], ls="-" if i < len(colours) else "--", lw=1.6,
                   marker="o" if len(xs) <= FEW else None, ms=3.5, label=name)  # fmt: skip
-    if len(named) > 1:
+    for axis, side in ((axes.xaxis, 0), (axes.yaxis, 1)):
+        if all(float(value).is_integer() for curve in named.values() for value in curve[side]):
+            axis.set_major_locator(whole_ticks())
+    if any(named):  # a curve alone may have no name
         axes.legend(frameon=False, labelcolor=INK, fontsize=9)
 
 
@@ -152,12 +156,22 @@ def compose(names: list[str], families: list[str], panels: Mapping[str, list[lis
                 axes.plot(some, [row] * len(some), "o", color=RUN, ms=4)
                 spread = statistics.stdev(some) if len(some) > 1 else None
                 axes.errorbar(statistics.fmean(some), row, xerr=spread, fmt="o", color=MEAN, ms=5.5, lw=1.6, capsize=3)
-        axes.set_title(textwrap.fill(name, WIDE), color=INK, fontsize=10)
+        name = textwrap.fill(name, WIDE)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
-        lined(axes)
+        lined(axes, name)
     grid[0].set_yticks(range(len(names)), names, family=families, parse_math=False)
     grid[0].set_ylim(len(names) - 0.5, -0.5)
+    explain_dots(figure)
     return figure
+
+
+def explain_dots(figure: Figure) -> None:
+    """What pale and strong dots are."""
+    from matplotlib.lines import Line2D
+
+    dots = {"a run": RUN, "the mean of the runs": MEAN}
+    handles = [Line2D([], [], marker="o", ls="", color=colour, label=name) for name, colour in dots.items()]
+    figure.legend(handles=handles, loc="outside upper center", ncols=2, frameon=False, labelcolor=INK, fontsize=8)
 
 
 def draw_learning(learned: Mapping[str, Mapping[int, Sequence[float]]], score: str, path: Path) -> Path:
@@ -204,4 +218,5 @@ def draw_trade(rows: Sequence[str], along: Mapping[str, Runs], up: Mapping[str, 
                       family=families, parse_math=False)  # fmt: skip
     axes.margins(x=0.18, y=0.1)
     lined(axes, x_name, y_name)
+    explain_dots(figure)
     return save(figure, path)

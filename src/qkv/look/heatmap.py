@@ -114,6 +114,7 @@ def compose(maps: Tensor, rows: Sequence[str], columns: Sequence[str], title: st
     bar = figure.add_axes(((right + 0.2) / right, 0, 0.13 / right, 1))
     parts = 4 if top > 1 else 1  # a low bar has room for its ends only
     figure.colorbar(image, cax=bar, ticks=[ceiling * part / parts for part in range(parts + 1)], format="%.2g")
+    bar.set_ylabel("weight", fontsize=8.5, color=FAINT)
     bar.tick_params(labelsize=8, length=2, color=FAINT, labelcolor=INK)
     bar.spines[:].set_visible(False)
     if title:  # over the middle of the whole, above the highest label, which has to be measured

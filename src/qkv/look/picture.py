@@ -181,22 +181,38 @@ def lined(axes: Axes, x: str = "", y: str = "") -> None:
 
 def table(
     axes: Axes, values: Any, rows: Sequence[str] = (), columns: Sequence[str] = (), *,
-    title: str = "", colours: str = "Blues", digits: int = 2, spell: bool = True,
+    title: str = "", across: str = "", down: str = "", colours: str = "Blues", digits: int = 2, spell: bool = True,
 ) -> None:  # fmt: skip
-    """A matrix as coloured cells; small ones bear their numbers. "RdBu" is for numbers of both signs."""
+    """A matrix as coloured cells, whose columns go `across` and whose rows go `down`; small ones bear their numbers,
+    large ones have a bar of colours. "RdBu" is for numbers of both signs."""
     numbers = torch.as_tensor(values, dtype=torch.float64)
     finite = numbers[numbers.isfinite()]
     most = max(float(finite.abs().max()) if finite.numel() else 0.0, 1e-12)
     low = -most if colours == "RdBu" else 0.0
-    axes.imshow(numbers.numpy(), cmap=colours, vmin=low, vmax=most, aspect="auto", interpolation="nearest")
+    image = axes.imshow(numbers.numpy(), cmap=colours, vmin=low, vmax=most, aspect="auto", interpolation="nearest")
     for labels, axis, rotation in ((rows, axes.yaxis, 0), (columns, axes.xaxis, 90 if len(columns) > 8 else 0)):
-        shown, families = fit(labels, spell=spell)
-        axis.set_ticks(range(len(shown)), shown, family=families, parse_math=False, rotation=rotation)
+        if labels:
+            shown, families = fit(labels, spell=spell)
+            axis.set_ticks(range(len(shown)), shown, family=families, parse_math=False, rotation=rotation)
+        else:
+            axis.set_major_locator(whole_ticks())
+    axes.set_xlabel(across, fontsize=8.5, color=FAINT)
+    axes.set_ylabel(down, fontsize=8.5, color=FAINT)
     axes.tick_params(length=0, labelsize=9, labelcolor=INK)
     axes.spines[:].set(color="#c8c8c8", linewidth=0.6)
     name(axes, title, spell=spell)
     if numbers.numel() <= MOST_NUMBERS:
         number_cells(axes, numbers, 0.6 * most, digits)
+    else:
+        bar = axes.figure.colorbar(image, ax=axes, label="value")
+        bar.ax.tick_params(labelsize=8, length=2, color=FAINT, labelcolor=INK)
+
+
+def whole_ticks() -> Any:
+    """Ticks at whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=True)
 
 
 def number_cells(axes: Axes, values: Tensor, dark: float, digits: int = 2) -> None:

@@ -1,13 +1,14 @@
-"""What models answer to a text: /api/predict, /api/fill and /api/embed, for whatever model can."""
+"""What models answer to a text: /api/predict, /api/fill, /api/embed and /api/summarise, for whatever model can."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from qkv.config import from_tree
 from qkv.serving.libre import bounded
 from qkv.serving.limits import Refusal
 from qkv.serving.models import Served
+from qkv.serving.queued import check_search
 from qkv.serving.service import Endpoint, Visit
 
 HOLES = 16  # of a text that are filled jointly: each takes a reading of the text for every way that is followed
@@ -40,6 +41,20 @@ class EmbedTexts:
 
     q: str | list[str]
     model: str | None = None
+    api_key: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummariseTexts:
+    """What POST /api/summarise reads: documents, and how to search, as `qkv summarise` has it."""
+
+    q: str | list[str]
+    model: str | None = None
+    min_tokens: int = 0
+    max_tokens: int = 0
+    beam: int = 5
+    alpha: float = 1.0
+    no_repeat: int = 3
     api_key: str | None = None
 
 
@@ -101,8 +116,25 @@ def embedded(asked: Visit, served: Served, texts: list[str]) -> tuple[list[Any],
     return asked.model(served).ask(embedder.embed, texts), tokens
 
 
+def summarise(asked: Visit) -> dict[str, Any]:
+    wish, limits = from_tree(SummariseTexts, asked.values, "request"), asked.service.limits
+    served = asked.service.models.able("summarise", wish.model)
+    items = items_of(asked, wish.q, served)
+    for i, text in enumerate(items, start=1):  # by its number among all, before any waits
+        if not text.strip():
+            raise Refusal(400, f"text {i} has no word to summarise; send texts with at least a word in each")
+    if max(wish.min_tokens, wish.max_tokens) > limits.tokens:
+        raise Refusal(400, f"a summary has at most {limits.tokens} tokens on this server; ask for fewer")
+    search = {"beam": wish.beam, "alpha": wish.alpha, "no_repeat": wish.no_repeat}
+    check_search(limits, search)
+    how = search | {"min_tokens": wish.min_tokens, "max_tokens": wish.max_tokens}
+    found = asked.model(served).ask(served.model.summarise, items, **how)
+    return {"model": served.name, "summaries": [asdict(one) | {"remarks": one.remarks()} for one in found]}
+
+
 ROUTES = [
     Endpoint("POST", "/api/predict", predict, "A model's answer to each text: a label, tags, a span.", PredictTexts),
     Endpoint("POST", "/api/fill", fill, "The likeliest words for each <mask>.", FillTexts),
+    Endpoint("POST", "/api/summarise", summarise, "A summary of each document.", SummariseTexts),
     Endpoint("POST", "/api/embed", embed, "A vector for each text.", EmbedTexts),
 ]

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from qkv.config import from_tree
+from qkv.decoding.translator import splits
 from qkv.documents import translate_text
-from qkv.look.facts import EVERY, Attention, View, Which, looks, model_view
-from qkv.serving.languages import name_of
+from qkv.look.facts import EVERY, Attention, View, Which
 from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, texts_of
 from qkv.serving.models import Served
 from qkv.serving.queued import check_search
 from qkv.serving.service import Endpoint, Visit
 from qkv.text.normalise import normalise
+from qkv.text.sentences import split_sentences
 
 PARTS = {  # of a look inside, by the field that asks for each
     "tokens": ["source_tokens", "target_tokens", "token_scores"],
@@ -24,7 +25,8 @@ PARTS = {  # of a look inside, by the field that asks for each
 
 @dataclass(frozen=True, kw_only=True)
 class TranslateAndLook:
-    """What POST /api/translate reads. With tokens, alignment, attention or steps, each text is one sentence."""
+    """What POST /api/translate reads. With tokens, alignment, attention or steps, each text is one sentence; with
+    `sentence`, the one of its sentences, counted from 1, that is looked at, while all are translated."""
 
     q: str | list[str]
     source: str = AUTO
@@ -37,6 +39,7 @@ class TranslateAndLook:
     alignment: bool = False
     attention: bool | Attention = False
     steps: bool = False
+    sentence: int | None = None
     api_key: str | None = None
 
 
@@ -70,17 +73,8 @@ def inside() -> Any:
     return view
 
 
-def about(served: Served) -> View:
-    what = {"task": served.task, "verbs": served.verbs, "looks": looks(served.model)}
-    own = model_view(served.model) | {"name": served.name, **what}
-    if "translate" not in served.verbs:
-        return own
-    pair = {"source": served.source, "target": served.target}
-    return own | pair | {f"{side}_name": name_of(code) for side, code in pair.items()}
-
-
 async def models(asked: Visit) -> View:
-    return {"models": [about(served) for served in asked.service.models.served]}
+    return {"models": [served.view for served in asked.service.models.served]}
 
 
 def chosen(asked: Visit, wish: TranslateAndLook, text: str) -> Served | None:
@@ -108,12 +102,25 @@ async def translate(asked: Visit) -> View:
         asked.service.metrics.characters.labels(served.name).inc(len(text))
         if not is_watched:
             return translated(asked, served, text, how)
-        found = asked.translator(served).alone(lambda: inside().view(served.translator, text, wanted, **how))
-        found["remarks"] += unglossed(asked, served, text)
-        found["model"] = about(served)
+        every = sentences_of(served, text) if wish.sentence is not None else [text]
+        number = min(max(wish.sentence or 1, 1), len(every))
+        looked = every[number - 1]
+        found = asked.translator(served).alone(lambda: inside().view(served.translator, looked, wanted, **how))
+        found["remarks"] += unglossed(asked, served, looked)
+        found["model"] = served.view
+        if len(every) > 1:
+            whole = translated(asked, served, text, how)
+            found |= {"sentences": every, "sentence": number, "whole": whole}
         return {key: value for key, value in found.items() if key not in left_out}
 
     return {"translations": await asyncio.gather(*(asked.thread(one, text) for text in texts))}
+
+
+def sentences_of(served: Served, text: str) -> list[str]:
+    """The sentences that a text is translated in; the text itself, if it has none."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    every = [one for line in lines for one in (split_sentences(line) if splits(served.model.about) else [line])]
+    return [one.strip() for one in every if one.strip()] or [text]
 
 
 def translated(asked: Visit, served: Served, text: str, how: View) -> View:
@@ -122,7 +129,7 @@ def translated(asked: Visit, served: Served, text: str, how: View) -> View:
     found = translate_text(translator, [text], protect=asked.service.protect, **how)[0]
     terms = [{"source": term.source, "target": term.target, "used": used} for term, used in translator.asked]
     return plain(text, found.text) | {
-        "model": about(served),
+        "model": served.view,
         "alternatives": [{"text": other} for other in found.alternatives],
         "remarks": found.remarks,
         "glossary": terms,
@@ -172,7 +179,7 @@ def look(asked: Visit) -> View:
     how = {} if "translate" in served.verbs else {"second": wish.second}
     asked.service.metrics.characters.labels(served.name).inc(len(wish.q + wish.second))
     found = asked.model(served).alone(lambda: inside().view(served.model, wish.q, wish.attention, **how))
-    return found | {"model": about(served)}
+    return found | {"model": served.view}
 
 
 ROUTES = [

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -46,7 +46,8 @@ def make_app(service: Service) -> Starlette:
         routes=routes, middleware=[readable], exception_handlers={HTTPException: partial(no_route, service)}
     )
     app.router.redirect_slashes = False
-    app.state.description = describe(ROUTES, __version__, [served.name for served in service.models.served])
+    described = cache(partial(describe, ROUTES, __version__))
+    app.state.describe = lambda: described(tuple(one.name for one in service.models.served))  # which may be replaced
     return app
 
 

@@ -17,6 +17,7 @@ class Metrics:
         self.waiting = Gauge("qkv_waiting_sentences", "Sentences in all queues.", registry=own)
         self.abandoned = Counter("qkv_abandoned_sentences", "Left the queue as their client hung up.", registry=own)
         self.active = Gauge("qkv_active_requests", "Requests being answered.", registry=own)
+        self.loaded = Gauge("qkv_loaded_models", "Model folders in memory.", registry=own)
         self.characters = Counter("qkv_characters", "Characters of texts given.", ["model"], registry=own)
         self.tokens = Counter("qkv_tokens", "Tokens written by language models.", ["model"], registry=own)
         self.terms = Counter("qkv_glossary_terms", "Glossary terms in sources, and those used.", ["used"], registry=own)

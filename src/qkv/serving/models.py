@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from qkv.decoding import Translator
 from qkv.decoding.searcher import Opened
@@ -14,39 +14,66 @@ from qkv.device import ENGINE, device_name
 from qkv.engines import in_words, why
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded, look
+from qkv.look.facts import View, looks, model_view
 from qkv.opening import OPENERS, options, task_in, task_named
 from qkv.serving.languages import UNKNOWN, find, name_of
 from qkv.serving.limits import Refusal
+from qkv.serving.on_demand import OnDemand
 
-VERBS = ("translate", "generate", "predict", "fill", "embed")  # what models do, each at /api/VERB
+VERBS = ("translate", "generate", "summarise", "predict", "fill", "embed")  # what models do, each at /api/VERB
+
+
+class Holding(NamedTuple):
+    """What is in memory of a model folder."""
+
+    model: Any  # what `qkv.load` gives: a Translator, a Generator, a Classifier ...
+    task: str
+    uses: Mapping[str, Callable[[], Any]]  # what makes of it what else it can do
+    engine: str = ""  # which engine writes, in words, and why if nobody asked for it; nothing for one that reads
 
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """One model folder, loaded."""
+    """One model folder, or a part of one of several tasks. What is said of it is known while it is not in memory."""
 
     name: str
     folder: Path
-    model: Any  # what `qkv.load` gives: a Translator, a Generator, a Classifier ...
     task: str
-    why: str = ""  # its engine was taken
-    uses: Mapping[str, Callable[[], Any]] = field(default_factory=dict)  # what makes of it what else it can do
+    verbs: list[str]  # what it can do
+    source: str
+    target: str
+    engine: str  # which engine writes, in words; nothing for one that reads
+    view: View  # what it is
+    kept: OnDemand[Holding]
+    part: str = ""
+
+    @classmethod
+    def of(cls, name: str, folder: Path, kept: OnDemand[Holding], part: str = "") -> "Served":
+        """Described by the model itself."""
+        model, task, others, engine = kept.get()
+        if part:
+            model, others = model.parts[part], {}
+            task = model.task.name
+        verbs = [verb for verb in VERBS if hasattr(model, verb) or verb in others]
+        about = {side: model.about.get(side) or UNKNOWN for side in ("source", "target")}
+        what = {"name": name, "task": task, "verbs": verbs, "looks": looks(model)}
+        if "translate" in verbs:
+            what |= about | {f"{side}_name": name_of(code) for side, code in about.items()}
+        return cls(
+            name=name, folder=folder, task=task, verbs=verbs, engine=engine,
+            view=model_view(model) | what, kept=kept, part=part, **about,
+        )  # fmt: skip
 
     @property
-    def engine(self) -> str:
-        """Which engine writes, in words, and why if nobody asked for it; nothing for one that reads."""
-        if not isinstance(self.model, Opened):
-            return ""
-        return in_words(self.model.engine) + (f", since {self.why}" if self.why else "")
-
-    @property
-    def verbs(self) -> list[str]:
-        """What it can do."""
-        return [verb for verb in VERBS if hasattr(self.model, verb) or verb in self.uses]
+    def model(self) -> Any:
+        """What answers, opened anew if it is not in memory."""
+        return opened(self.kept, self.part)
 
     def does(self, verb: str) -> Any:
         """The object that does it."""
-        made = self.able(verb).uses.get(verb)
+        self.able(verb)
+        holding = self.kept.get()
+        made = None if self.part else holding.uses.get(verb)
         return self.model if made is None else made()
 
     def able(self, verb: str) -> "Served":
@@ -61,13 +88,26 @@ class Served:
     def translator(self) -> Translator:
         return self.does("translate")
 
-    @property
-    def source(self) -> str:
-        return self.model.about.get("source") or UNKNOWN
 
-    @property
-    def target(self) -> str:
-        return self.model.about.get("target") or UNKNOWN
+def opened(kept: OnDemand[Holding], part: str = "") -> Any:
+    whole = kept.get().model
+    return whole.parts[part] if part else whole
+
+
+def hold(folder: Path, device: str, engine: str, own_process: bool) -> Holding:
+    """What a folder holds, opened for its task."""
+    loaded, how = look(folder, device_name(device)), {"engine": engine, "own_process": own_process}
+    if (name := task_named(loaded.about)) in OPENERS:
+        model = OPENERS[name].open(loaded, **how)
+    else:
+        task = task_in(loaded)
+        model, name = task.open(loaded, **(how if "own_process" in options(task) else {})), task.name
+    if not isinstance(model, Opened):
+        return Holding(model, name, uses(loaded))
+    if own_process:
+        model.open_workers()  # now, while this process has no threads that a copy would miss
+    reason = why(folder, loaded, model.engine) if engine == ENGINE else ""
+    return Holding(model, name, uses(loaded), in_words(model.engine) + (f", since {reason}" if reason else ""))
 
 
 def uses(loaded: Loaded) -> dict[str, Callable[[], Any]]:
@@ -87,15 +127,6 @@ def itself(made: Any) -> Any:
     return made
 
 
-def opened(loaded: Loaded, engine: str, own_process: bool) -> tuple[Any, str]:
-    """What a folder holds, opened for its task, and the name of that."""
-    how = {"engine": engine, "own_process": own_process}
-    if (name := task_named(loaded.about)) in OPENERS:
-        return OPENERS[name].open(loaded, **how), name
-    task = task_in(loaded)
-    return task.open(loaded, **(how if "own_process" in options(task) else {})), task.name
-
-
 class Models:
     """In the order given: where two models do the same, the first does, unless the other is named."""
 
@@ -106,28 +137,31 @@ class Models:
 
     @classmethod
     def load(
-        cls, folders: Sequence[Path], device: str = "cpu", engine: str = ENGINE, *, own_process: bool = False
-    ) -> "Models":
+        cls, folders: Sequence[Path], device: str = "cpu", engine: str = ENGINE, *, own_process: bool = False,
+        keep: float = 0.0,
+    ) -> "Models":  # fmt: skip
         """Each is named after its folder; where the name is taken, with the first number that is free.
 
-        `engine` and `own_process` are for those that write, as in `engines.open_translator`.
+        `engine` and `own_process` are for those that write, as in `engines.open_translator`. With `keep`, a model is
+        released that nobody has asked for so many seconds; each is opened once in any case, to see that it can be.
         """
         if not folders:
             raise InputError("no model was given; for example: qkv serve --model model")
         served: dict[str, Served] = {}
-        for folder in folders:
-            own = Path(folder).resolve().name
+        for folder in map(Path, folders):
+            own = folder.resolve().name
             name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in served)
-            loaded = look(Path(folder), device_name(device))
-            model, task = opened(loaded, engine, own_process)
-            if isinstance(model, Opened):
-                model.open_workers()  # now, while this process has no threads that a copy would miss
-            by_itself = engine == ENGINE and isinstance(model, Opened)
-            reason = why(Path(folder), loaded, model.engine) if by_itself else ""
-            served[name] = Served(name, Path(folder), model, task, reason, uses(loaded))
-            for part, one in getattr(model, "parts", {}).items():  # each answers by a name of its own
-                served[f"{name}.{part}"] = Served(f"{name}.{part}", Path(folder), one, one.task.name)
+            kept = OnDemand(partial(hold, folder, device, engine, own_process and not keep), keep)
+            served[name] = Served.of(name, folder, kept)
+            for part in getattr(kept.get().model, "parts", {}):  # each answers by a name of its own
+                served[f"{name}.{part}"] = Served.of(f"{name}.{part}", folder, kept, part)
+            kept.release(now=keep > 0)  # so that many folders never fill the memory
         return cls(list(served.values()))
+
+    def release(self) -> None:
+        """Let go of the models that nobody has asked for long enough."""
+        for one in self.served:
+            one.kept.release()
 
     def named(self, name: str) -> Served:
         known = {one.name: one for one in self.served}

@@ -70,13 +70,18 @@ class Writing(Ask):
 class Queue:
     """Bounded, fair and in turns: each turn takes one item of every job that fits, round and round."""
 
-    def __init__(self, model: Any, limits: Limits, metrics: Metrics) -> None:
-        self.model, self.limits, self.metrics = model, limits, metrics
+    def __init__(self, opener: Callable[[], Any], limits: Limits, metrics: Metrics) -> None:
+        """`opener` gives the model whenever it is needed: it may not be in memory all the time."""
+        self.opener, self.limits, self.metrics = opener, limits, metrics
         self.asks: deque[Ask] = deque()
         self.news = threading.Condition()
         self.closed = False
         self.thread = threading.Thread(target=self.work, name="answering", daemon=True)
         self.thread.start()
+
+    @property
+    def model(self) -> Any:
+        return self.opener()
 
     @property
     def waiting(self) -> int:

@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 import uvicorn
@@ -14,15 +14,22 @@ import uvicorn
 from qkv.errors import InputError
 from qkv.serving.app import make_app
 from qkv.serving.connections import is_address, protocol
+from qkv.serving.glossary import Glossary
 from qkv.serving.languages import identifier
 from qkv.serving.limits import ENVELOPE
+from qkv.serving.models import Models
 from qkv.serving.service import Service
 
+Again = Callable[[], tuple[Models, dict[str, Glossary]]]
 
-def serve(service: Service, host: str = "127.0.0.1", port: int = 5000, trust_proxy: str = "") -> None:
+
+def serve(
+    service: Service, host: str = "127.0.0.1", port: int = 5000, trust_proxy: str = "", again: Again | None = None
+) -> None:
     """Answer requests until Ctrl-C or SIGTERM; then finish those that have begun.
 
-    Who asks is told by X-Forwarded-For only if it comes from the address `trust_proxy`.
+    Who asks is told by X-Forwarded-For only if it comes from the address `trust_proxy`. SIGHUP asks `again` for models
+    and glossaries, which answer from then on.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     with listening(host, port) as door, closing(service):
@@ -42,7 +49,7 @@ def serve(service: Service, host: str = "127.0.0.1", port: int = 5000, trust_pro
             + "".join(f"; {one.name} runs by {said}" for one in service.models.served if (said := one.engine)),
             flush=True,
         )
-        with stopped_by_signals():
+        with stopped_by_signals(), reloaded_by_signal(service, again):
             uvicorn.Server(config).run(sockets=[door])
     print(summary(service), flush=True)
 
@@ -78,6 +85,32 @@ def stopped_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def reloaded_by_signal(service: Service, again: Again | None) -> Iterator[None]:
+    """While a new model is opened, and while the last requests of the old one are answered, nobody waits for it."""
+    if again is None or not hasattr(signal, "SIGHUP"):
+        yield
+        return
+    before = signal.signal(
+        signal.SIGHUP, lambda *_: threading.Thread(target=reload, args=(service, again), daemon=True).start()
+    )
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def reload(service: Service, again: Again) -> None:
+    """What cannot be opened is told, and the old models stay."""
+    try:
+        models, glossaries = again()
+    except (InputError, OSError, ValueError, RuntimeError) as error:
+        print(f"not reloaded, the old models go on: {error}", file=sys.stderr, flush=True)
+        return
+    for _ in service.replace(models, glossaries):
+        print(f"reloaded: {', '.join(one.name for one in models.served)}", flush=True)
 
 
 def summary(service: Service) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import anyio.to_thread
@@ -21,7 +22,7 @@ from qkv.errors import InputError
 from qkv.serving.glossary import Glossary, Glossed
 from qkv.serving.limits import Limits, Refusal, share_of
 from qkv.serving.metrics import Metrics
-from qkv.serving.models import Models, Served
+from qkv.serving.models import Models, Served, opened
 from qkv.serving.queue import Queue
 from qkv.serving.queued import Queued
 from qkv.serving.suggestions import Suggestions
@@ -29,6 +30,7 @@ from qkv.serving.uploads import Uploads
 
 COOKIE = "qkv_key"
 ABOUT_PAGE = "A file of the page."
+PAUSE = 0.2  # seconds between two looks at what may be let go
 Log = Literal["none", "text", "json"]
 Guard = Literal["key", "metrics", "none"]  # what a route asks for where the server has a key
 
@@ -54,19 +56,53 @@ class Service:
             raise InputError(f"there is no log {self.log!r}; give {', '.join(known)}")
         if not re.fullmatch(r"[!-~]*", self.key + self.metrics_token):
             raise InputError("the API key has spaces or letters beyond ASCII, which no header holds; choose another")
-        models = [(one.name, one.model) for one in self.models.served]
-        self.queues = {name: Queue(model, self.limits, self.metrics) for name, model in models}
-        self.metrics.waiting.set_function(lambda: sum(queue.waiting for queue in self.queues.values()))
+        self.queues = self.queues_of(self.models)
+        self.metrics.waiting.set_function(lambda: sum(queue.waiting for queue in list(self.queues.values())))
+        self.metrics.loaded.set_function(lambda: sum(one.kept.is_open and not one.part for one in self.models.served))
         self.uploads = Uploads(self.limits)
         self.threads = anyio.CapacityLimiter(self.limits.requests)
-        self.active = 0  # requests that are being answered
+        self.answered: set[object] = set()  # one for each request that is being answered
         self.metrics.active.set_function(lambda: self.active)
         self.reading: Counter[str] = Counter()  # requests that are still arriving, by client
         self.minute, self.seen = 0, Counter[str]()
+        self.changing, self.closed = threading.Lock(), threading.Event()
+        if any(one.kept.seconds for one in self.models.served):
+            threading.Thread(target=self.tidy, name="tidying", daemon=True).start()
+
+    @property
+    def active(self) -> int:
+        """Requests that are being answered."""
+        return len(self.answered)
+
+    def queues_of(self, models: Models) -> dict[Served, Queue]:
+        openers = {one: partial(opened, one.kept, one.part) for one in models.served}
+        return {one: Queue(opener, self.limits, self.metrics) for one, opener in openers.items()}
+
+    def tidy(self) -> None:
+        """Let go of models that nobody asks for, as long as the server lives."""
+        while not self.closed.wait(PAUSE):
+            self.models.release()
+
+    def replace(self, models: Models, glossaries: dict[str, Glossary]) -> Iterator[None]:
+        """Answer by other models from now on; go on with the iterator to let go of the old ones. Requests that are
+        being answered end with those that they began with, and it waits for the last of them."""
+        with self.changing:
+            old, new = self.queues, self.queues_of(models)
+            self.queues = old | new
+            self.models, self.glossaries = models, glossaries
+            before = set(self.answered)
+            yield
+            while before & self.answered and not self.closed.wait(PAUSE):
+                pass
+            self.queues = new
+            for queue in old.values():
+                queue.close()
 
     def close(self) -> None:
-        for queue in self.queues.values():
-            queue.close()
+        self.closed.set()
+        with self.changing:
+            for queue in self.queues.values():
+                queue.close()
         self.uploads.close()
 
     def admit(self, client: str) -> None:
@@ -93,11 +129,12 @@ class Service:
     @contextmanager
     def answering(self) -> Iterator[None]:
         """While a request is answered."""
-        self.active += 1
+        one = object()
+        self.answered.add(one)
         try:
             yield
         finally:
-            self.active -= 1
+            self.answered.remove(one)
 
     @contextmanager
     def arriving(self, client: str) -> Iterator[None]:
@@ -157,7 +194,7 @@ class Visit:
     def waits(self, served: Served, seconds: int = 0) -> tuple[Queue, str, float, threading.Event]:
         """Where, for whom, until when, and whether still."""
         deadline = self.started + (seconds or self.service.limits.seconds)
-        return self.service.queues[served.name], self.client, deadline, self.gone
+        return self.service.queues[served], self.client, deadline, self.gone
 
     async def watch(self) -> None:
         """Ends when the client hangs up; all of the body has been read, so that nothing else can come."""

@@ -8,6 +8,7 @@ from prometheus_client import generate_latest
 from starlette.responses import Response
 
 from qkv.look.single import PAGE
+from qkv.serving.reference import reference
 from qkv.serving.service import ABOUT_PAGE, Endpoint, Visit
 
 TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}  # on any OS
@@ -27,11 +28,17 @@ async def metrics(asked: Visit) -> Response:
 
 
 async def description(asked: Visit) -> Any:
-    return asked.request.app.state.description
+    return asked.request.app.state.describe()
+
+
+async def documentation(asked: Visit) -> Response:
+    page = reference(asked.request.app.state.describe(), str(asked.request.base_url))
+    return Response(page, media_type="text/html")
 
 
 ROUTES = [
     Endpoint("GET", "/metrics", metrics, "Figures for Prometheus.", gives="text/plain", guard="metrics"),
+    Endpoint("GET", "/docs", documentation, "This description, as a page.", gives="text/html"),
     Endpoint("GET", "/spec", description, "This description."),
     Endpoint("GET", "/api/openapi.json", description, "This description."),
     # A route for every file of the page: nothing else can be fetched, whatever an address says.

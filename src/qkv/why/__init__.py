@@ -3,7 +3,7 @@ measured with qkv's own parts."""
 
 from qkv.errors import InputError, nearest
 from qkv.why import anatomy, depth, formula, kinds, length, long, masks, positions, recurrence
-from qkv.why.claim import Claim, Measured
+from qkv.why.claim import Claim, Measured, Verdict
 
 CLAIMS = (
     Claim("N1", "kinds", "Soft attention weighs all keys, hard attention picks one, local attention weighs a window "
@@ -80,6 +80,33 @@ CLAIMS = (
     Claim("N44", "hops", "In BigBird a token sees as many others however long the text is, and two layers connect "
           "every pair.", long.hops),
 )  # fmt: skip
+
+
+# What the measurements say of each; what is in neither is true.
+AMENDED = ["N2", "N3", "N5", "N9", "N11", "N12", "N13", "N22", "N28", "N29", "N36", "N37", "N41", "N42", "N43"]
+WRONG = ["N16", "N17", "N21", "N23", "N24", "N26", "N30", "N31"]
+TOPICS = {
+    "Kinds of attention": "N1 N2 N3 N4 N5 N32 N39",
+    "Before attention: recurrence, windows, distance": "N6 N7 N26 N27 N36 N38",
+    "The parts of a Transformer, and their sizes": "N8 N9 N10 N12 N33 N34 N35",
+    "The formula softmax(Q K^T / sqrt(d)) V": "N11 N29 N30 N31",
+    "Positions": "N13 N14 N15 N16 N17 N18 N19 N20 N21 N22",
+    "Depth: residuals and norms": "N23 N24 N25",
+    "What it costs, and what is weak": "N28 N37",
+    "Masks": "N40",
+    "The pre-trained family": "N41",
+    "Long texts (from papers, not from the notes)": "N42 N43 N44",
+}
+
+
+def verdict_of(claim: Claim) -> Verdict:
+    """What was found when it was measured; `claim.run` measures it again."""
+    number = claim.number
+    return "wrong" if number in WRONG else "true with a correction" if number in AMENDED else "true"
+
+
+def topic_of(claim: Claim) -> str:
+    return next(topic for topic, numbers in TOPICS.items() if claim.number in numbers.split())
 
 
 def find(name: str) -> Claim:

@@ -16,6 +16,7 @@ from qkv.models import TransformerConfig
 from qkv.positions import Places
 
 CPU = torch.device("cpu")
+Verdict = Literal["true", "true with a correction", "wrong"]
 Row = tuple[Any, ...]  # of texts, whole numbers and floats
 
 
@@ -23,7 +24,7 @@ Row = tuple[Any, ...]  # of texts, whole numbers and floats
 class Measured:
     """The numbers that were measured, and what they say of the claim."""
 
-    verdict: Literal["true", "true with a correction", "wrong"]
+    verdict: Verdict
     rows: Sequence[Row]
     why: str  # what the numbers show; of a claim that is not simply true, what is true instead
     holds: bool  # whether the effect has the sign that the verdict says

@@ -1,6 +1,7 @@
 """Pictures of single parts: masks, positions, attention number by number, two words in a block, norms, residuals."""
 
 import itertools
+from collections.abc import Mapping
 from types import SimpleNamespace
 
 import torch
@@ -10,13 +11,26 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from qkv.attention import MultiHead, bigbird_blocks, build_attention, causal, padding, permuted, prefix
 from qkv.layers import FeedForward
-from qkv.look.picture import COLOURS, Axes, Given, Picture, boxed, canvas, lined, name, sheet, table
+from qkv.look.picture import (
+    COLOURS,
+    Axes,
+    Figure,
+    Given,
+    Picture,
+    boxed,
+    canvas,
+    lined,
+    name,
+    sheet,
+    table,
+    whole_ticks,
+)
 from qkv.look.steps import worked_example
 from qkv.models import TransformerConfig
 from qkv.positions import Places, Sinusoidal
 
 CPU = torch.device("cpu")
-PASSES = ["#ffffff", "#6abf69"]  # of a mask: white is blocked, green passes
+PASSES = {"blocked": "#ffffff", "passes": "#6abf69"}  # of a mask
 # Of blocks, as attention.bigbird_blocks numbers them.
 SHADES = {"blocked": "#ffffff", "random": "#f0b04c", "window": "#7fbf7b", "global": "#4a6fb5"}
 ORDER = [3, 2, 4, 1]  # Yang et al. 2019, Figure 4
@@ -43,7 +57,8 @@ def masks(given: Given) -> Picture:
     shown |= {f"UniLM, {title}": mask for title, mask in unilm().items()}
     figure = canvas(10, 7)
     for axes, (title, mask) in zip(figure.subplots(2, 3).flat, shown.items(), strict=True):
-        cells(axes, mask.long(), PASSES, title)
+        cells(axes, mask.long(), list(PASSES.values()), title)
+    explain_shades(figure, PASSES)
     return Picture([figure], {"names": list(shown), "masks": [mask.int() for mask in shown.values()]})
 
 
@@ -55,21 +70,28 @@ def cells(axes: Axes, kinds: Tensor, shades: list[str], title: str) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_ticks(range(n), [str(i + 1) for i in range(n)], fontsize=8)
         axis.set_ticks([i - 0.5 for i in range(1, n)], minor=True)
+    axes.set_xlabel("key: who is seen", fontsize=8.5)
+    axes.set_ylabel("query: who looks", fontsize=8.5)
     axes.grid(which="minor", color="#d0d0d0", linewidth=0.6)
     axes.tick_params(which="both", length=0)
     name(axes, title)
 
 
-def bigbird(given: Given) -> Picture:
-    """Zaheer et al. 2020, Figure 1: random, window and global attention, block by block."""
+def explain_shades(figure: Figure, shades: Mapping[str, str]) -> None:
+    """A legend of the colours of cells."""
     from matplotlib.patches import Patch
 
+    patches = [Patch(facecolor=shade, edgecolor="#d0d0d0", label=kind) for kind, shade in shades.items()]
+    figure.legend(handles=patches, loc="outside right upper", frameon=False, fontsize=9)
+
+
+def bigbird(given: Given) -> Picture:
+    """Zaheer et al. 2020, Figure 1: random, window and global attention, block by block."""
     kinds = bigbird_blocks(12, random=2, rng=torch.Generator().manual_seed(0))[0]
     figure = canvas(6.5, 6)
     axes = figure.subplots()
     cells(axes, kinds, list(SHADES.values()), "BigBird: which block (row) sees which (column)")
-    patches = [Patch(facecolor=shade, edgecolor="#d0d0d0", label=kind) for kind, shade in SHADES.items()]
-    figure.legend(handles=patches, loc="outside right upper", frameon=False, fontsize=9)
+    explain_shades(figure, SHADES)
     return Picture([figure], {"kinds": list(SHADES), "pattern": kinds})
 
 
@@ -99,8 +121,9 @@ def patterns(given: Given) -> Picture:
     shown = {spec: seen_by(spec, 24) for spec in PATTERNS}
     figure = canvas(12, 12)
     for axes, (title, mask) in zip(figure.subplots(3, 3).flat, shown.items(), strict=True):
-        cells(axes, mask.long(), PASSES, title.replace(", ", ",\n", 1))
+        cells(axes, mask.long(), list(PASSES.values()), title.replace(", ", ",\n", 1))
         axes.tick_params(labelbottom=False, labelleft=False)
+    explain_shades(figure, PASSES)
     return Picture([figure], {"names": list(shown), "masks": [mask.int() for mask in shown.values()]})
 
 
@@ -110,7 +133,8 @@ def xlnet(given: Given) -> Picture:
     shown = {"content stream h": permuted(rank), "query stream g": permuted(rank, sees_itself=False)}
     figure = canvas(7.5, 4)
     for axes, (title, mask) in zip(figure.subplots(1, 2), shown.items(), strict=True):
-        cells(axes, mask.long(), PASSES, f"{title}, order {' '.join(map(str, ORDER))}")
+        cells(axes, mask.long(), list(PASSES.values()), f"{title}, order {' '.join(map(str, ORDER))}")
+    explain_shades(figure, PASSES)
     return Picture([figure], {"order": ORDER, "names": list(shown), "masks": [m.int() for m in shown.values()]})
 
 
@@ -140,8 +164,7 @@ def positions(given: Given) -> Picture:
     }
     figure = canvas(11, 4.5)
     for axes, (title, values) in zip(figure.subplots(1, 2), layouts.items(), strict=True):
-        table(axes, values, title=title, colours="RdBu")
-        axes.set(xlabel="dimension", ylabel="place")
+        table(axes, values, title=title, across="dimension", down="place", colours="RdBu")
     return Picture([figure], {"layouts": list(layouts), "tables": list(layouts.values())})
 
 
@@ -151,9 +174,9 @@ def gram(given: Given) -> Picture:
     products = vectors @ vectors.T  # (T, T)
     figure = canvas(10, 4.5)
     image, curve = figure.subplots(1, 2)
-    table(image, products, title="PE(p) · PE(q), d = 128")
-    image.set(xlabel="place q", ylabel="place p")
+    table(image, products, title="PE(p) · PE(q), d = 128", across="place q", down="place p")
     curve.plot(products[0].tolist(), color=COLOURS[0])
+    curve.xaxis.set_major_locator(whole_ticks())
     lined(curve, "distance k", "PE(p) · PE(p + k)")
     return Picture([figure], {"gram": products})
 
@@ -164,7 +187,7 @@ def rotations(given: Given) -> Picture:
     figure = canvas(7, 6)
     names = [f"{wave}{i}" for i in range(8) for wave in ("sin ", "cos ")]
     table(figure.subplots(), turn, names, names, title=f"T({SHIFT}), d = 16: PE(p + {SHIFT}) = T({SHIFT}) PE(p)",
-          colours="RdBu")  # fmt: skip
+          across="of PE(p)", down=f"of PE(p + {SHIFT})", colours="RdBu")  # fmt: skip
     return Picture([figure], {"k": SHIFT, "T": turn})
 
 
@@ -173,7 +196,9 @@ def qkv_steps(given: Given) -> Picture:
     steps = worked_example(scaled=False)
     figure = canvas(12, 5.2)
     for axes, step in zip(figure.subplots(2, 4).flat, steps, strict=False):
-        table(axes, step.values, step.rows, step.columns, title=f"{step.title}: {step.equation}", colours="RdBu")
+        across = "word" if step.columns == step.rows else "dimension"
+        title = f"{step.title}: {step.equation}"
+        table(axes, step.values, step.rows, step.columns, title=title, across=across, down="word", colours="RdBu")
     for axes in figure.axes[len(steps) :]:
         axes.axis("off")
     return Picture([figure], {"steps": [step.to_tree() for step in steps]})
@@ -212,7 +237,7 @@ def norms(given: Given) -> Picture:
     tokens, width = [f"token {i + 1}" for i in range(6)], [str(i + 1) for i in range(8)]
     figure = canvas(14, 4)
     for axes, (title, values) in zip(figure.subplots(1, 3), shown.items(), strict=True):
-        table(axes, values, tokens, width, title=title, colours="RdBu", digits=1)
+        table(axes, values, tokens, width, title=title, across="dimension", down="token", colours="RdBu", digits=1)
     means = {"row_means": layer.mean(dim=1), "column_means": batch.mean(dim=0)}
     return Picture([figure], {"x": x, "layer_norm": layer, "batch_norm": batch} | means)
 
@@ -225,6 +250,7 @@ def landscape(given: Given) -> Picture:
     for axes, (title, losses) in zip(figure.subplots(1, 2), found.items(), strict=True):
         image = axes.contourf(at.tolist(), at.tolist(), losses.log10().numpy(), levels=20, cmap="viridis")
         axes.plot(0, 0, "w+")
+        axes.set(xlabel="along one random direction", ylabel="along another")
         name(axes, f"{title}: the weights found have a loss of {losses[SIDE // 2, SIDE // 2]:.2g}")
         figure.colorbar(image, ax=axes, label="log10 of the loss")
     return Picture([figure], {"at": at, "losses": found})

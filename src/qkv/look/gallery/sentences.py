@@ -6,10 +6,25 @@ from torch import Tensor
 from qkv.errors import InputError
 from qkv.look.explain import explain
 from qkv.look.heatmap import compose
-from qkv.look.picture import COLOURS, Given, Picture, blank, boxed, canvas, lined, name, sheet, table, write
+from qkv.look.picture import (
+    COLOURS,
+    Axes,
+    Given,
+    Picture,
+    blank,
+    boxed,
+    canvas,
+    lined,
+    name,
+    sheet,
+    table,
+    whole_ticks,
+    write,
+)  # fmt: skip
 from qkv.look.sentence import look_at
 
 ANIMAL = "The animal didn't cross the street because it was too tired"
+CELLS, CELL = 0.56, 0.022  # where the heads of each token stand, and how wide each is
 JANE = "Jane visite l'Afrique en septembre"
 
 
@@ -43,23 +58,40 @@ def heat_map(given: Given) -> Picture:
 
 
 def heads(given: Given) -> Picture:
-    """Lines from one word to all others, a colour for each head, as strong as its weight (tensor2tensor's picture)."""
+    """Lines from one word to all others, and beside each a cell for every head in its own colour, as strong as its
+    weight (tensor2tensor's picture)."""
     tokens, weights, found = pointing(given)
     focus = weights[found["layer"], :, found["query"]]  # (H, T)
     shown = focus[:, found["key"]].topk(min(len(COLOURS), len(focus))).indices.sort().values  # as there are colours
     rows = focus[shown]
-    figure, axes = sheet(6, max(3.0, 0.34 * len(tokens)))
-    height = [1 - (i + 0.5) / len(tokens) for i in range(len(tokens))]
+    figure, axes = sheet(7, max(3.0, 0.34 * len(tokens)))
+    high = 1 / (len(tokens) + 1)  # the uppermost line names the columns
+    height = [1 - (i + 1.5) * high for i in range(len(tokens))]
     for head, row in enumerate(rows.tolist()):
+        beside = CELLS + CELL * head
         for y, weight in zip(height, row, strict=True):
-            axes.plot([0.3, 0.7], [height[found["query"]], y], color=COLOURS[head], alpha=min(1, weight), lw=2.5)
+            lift = high * (0.6 * (head + 0.5) / len(rows) - 0.3)  # no line lies on another head's
+            ends = [height[found["query"]] + lift, y + lift]
+            axes.plot([0.28, CELLS - 0.01], ends, color=COLOURS[head], alpha=min(1, weight), lw=1.6)
+            square(axes, beside, y - 0.4 * high, CELL, 0.8 * high, COLOURS[head], weight)
+        write(axes, beside + CELL / 2, 1 - high / 2, str(int(shown[head]) + 1), color=COLOURS[head], fontsize=8)
         axes.plot([], [], color=COLOURS[head], lw=3, label=f"head {int(shown[head]) + 1}")
     for y, token in zip(height, tokens, strict=True):
-        write(axes, 0.27, y, token, ha="right", spell=given.spell)
-        write(axes, 0.73, y, token, ha="left", spell=given.spell)
-    name(axes, f"layer {found['layer'] + 1}: where “{tokens[found['query']]}” looks", spell=given.spell)
-    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+        write(axes, 0.26, y, token, ha="right", spell=given.spell)
+        write(axes, CELLS + CELL * len(rows) + 0.01, y, token, ha="left", spell=given.spell)
+    write(axes, 0.26, 1 - high / 2, "query", ha="right", fontsize=8)
+    write(axes, CELLS + CELL * len(rows) + 0.01, 1 - high / 2, "keys", ha="left", fontsize=8)
+    name(axes, f"layer {found['layer'] + 1}: where “{tokens[found['query']].strip('▁')}” looks", spell=given.spell)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8, title="full colour: weight 1", title_fontsize=8)
     return Picture([figure], {"tokens": tokens, **found, "heads": shown + 1, "weights": rows})
+
+
+def square(axes: Axes, x: float, y: float, width: float, height: float, colour: str, weight: float) -> None:
+    """A cell of one colour, as strong as its weight, with a thin edge so that a weight of 0 is seen to be one."""
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((x, y), width, height, facecolor=colour, alpha=min(1.0, weight), lw=0))
+    axes.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor="#d0d0d0", lw=0.5))
 
 
 def jane(given: Given) -> Picture:
@@ -78,9 +110,12 @@ def jane(given: Given) -> Picture:
     by = "/ sqrt(d_k)" if score == "scaled scores" else steps[score].equation
     names = ["product", by, steps["weights"].equation.partition(",")[0]]
     title = f"the query of “{words[third]}” against every key"
-    table(above, values, names, labels, title=title, colours="RdBu", spell=given.spell)
+    table(
+        above, values, names, labels, title=title, across="key", down="its numbers", colours="RdBu", spell=given.spell
+    )
     above.tick_params(axis="x", rotation=90)
     below.bar(range(len(context)), context.tolist(), color=COLOURS[0])
+    below.xaxis.set_major_locator(whole_ticks())
     lined(below, "dimension", f"A⟨{third + 1}⟩ = Σ weights · v⟨j⟩")
     return Picture([figure], {"words": words, "query": third, "products": dots, "scores": scores, "weights": weights,
                               "context": context})  # fmt: skip
@@ -100,7 +135,7 @@ def shopping(given: Given) -> Picture:
     figure = canvas(8.5, 4)
     left, right = figure.subplots(1, 2, width_ratios=[2, 3])
     table(left, torch.cat((query, keys)), ["query", *goods], ["red", "blue", "shirt", "shoes"], title="query and keys",
-          digits=0)  # fmt: skip
+          across="dimension", down="vector", digits=0)  # fmt: skip
     blank(right)
     for i, good in enumerate(goods):
         y = 0.85 - 0.25 * i

@@ -4,10 +4,11 @@ import { headColour, palette } from "./colours.js";
 import { make, number } from "./element.js";
 import { t } from "./strings.js";
 
-/** The nodes of an answer of /api/predict, /api/fill or /api/embed. */
+/** The nodes of an answer of /api/predict, /api/fill, /api/summarise or /api/embed. */
 export function answerNodes(answer, given) {
   if (Array.isArray(answer)) return holes(answer);
   if (answer.vectors) return [likeness(answer.texts, answer.vectors)];
+  if (answer.sentences) return summary(answer);
   if (answer.tags) return [tagged(answer.words, answer.tags)];
   if (answer.heads) return [dependencies(answer.words, answer.heads)];
   if (answer.probabilities) return [said(answer.label ?? answer.answer), bars(named(answer.probabilities, given))];
@@ -26,6 +27,12 @@ function span(answer, context) {
   const every = [answer, ...(answer.alternatives ?? [])];
   return [said(answer.answer || t("noAnswer")),
           bars(every.map((one) => [one.answer || t("noAnswer"), one.probability])), inContext(context, answer)];
+}
+
+/** A summary, and how much of the document was read for it. */
+function summary({ text, read, sentences, remarks }) {
+  const told = make("p", { class: "faint" }, t("sentencesRead", { read, sentences }));
+  return [said(text), told, ...remarks.map((remark) => make("p", { class: "remark" }, remark))];
 }
 
 function said(text) {

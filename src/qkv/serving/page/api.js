@@ -31,7 +31,8 @@ export function keepKeyOfAddress() {
 /** The response to a request; anything but a good one is thrown as Refused. */
 async function send(path, options = {}) {
   const key = sessionStorage.getItem(KEY);
-  const headers = { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) };
+  const kind = options.body instanceof FormData ? {} : { "Content-Type": "application/json" }; // of a form, its own
+  const headers = { ...kind, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
   let answer;
   try {
     answer = await fetch(path, { ...options, headers });
@@ -64,15 +65,15 @@ export function giveUp() {
   running?.abort();
 }
 
-/** What a model answers at /api/predict, /api/fill or /api/embed, where each line is a text of its own. An older
+/** What a model answers at /api/predict, /api/fill, /api/summarise or /api/embed, where each line is a text. An older
 request that is still running is given up. */
 export async function fetchAnswer(verb, item, model) {
   giveUp();
   running = new AbortController();
   const texts = verb === "embed" ? item.split(/\s*\n\s*/) : [item];
   const body = JSON.stringify({ q: texts, model: model.name, ...(verb === "fill" ? { k: WORDS } : {}) });
-  const { answers, vectors } = await ask(`api/${verb}`, { method: "POST", body, signal: running.signal });
-  return vectors ? { texts, vectors } : answers[0];
+  const found = await ask(`api/${verb}`, { method: "POST", body, signal: running.signal });
+  return found.vectors ? { texts, vectors: found.vectors } : (found.answers ?? found.summaries)[0];
 }
 
 /** What a language model writes: `tell` is called with every event of it. */
@@ -108,11 +109,25 @@ export async function fetchView(text, model) {
   };
   const wish = wishFor(text, model);
   try {
-    return await send({ ...wish, tokens: true, alignment: true, attention: true, steps: true });
+    const sentence = counted("sentence", Infinity, 1); // of a text of several, the one that is looked at
+    return await send({ ...wish, tokens: true, alignment: true, attention: true, steps: true, sentence });
   } catch (error) {
     if (error.status !== 400) throw error;
     return { ...(await send(wish)), noLook: error.message }; // a long text is translated, but not looked into
   }
+}
+
+/** A file in the other language: its name, and an address of this page alone. */
+export async function sendFile(file, { source, target }) {
+  running = new AbortController();
+  const { signal } = running;
+  const body = new FormData();
+  for (const [name, value] of Object.entries({ file, source, target })) body.append(name, value);
+  const { translatedFileUrl } = await ask("translate_file", { method: "POST", body, signal });
+  const one = translatedFileUrl.split("/").at(-1); // whatever the server is called behind a proxy
+  const data = await (await send(`download_file/${one}`, { signal })).blob();
+  const [stem, kind] = [file.name.replace(/\.[^.]*$/, ""), /\.[^.]*$/.exec(file.name)?.[0] ?? ""];
+  return { name: `${stem}.${target}${kind}`, href: URL.createObjectURL(data) };
 }
 
 /** What a model looks at while it reads, `wish.q` and perhaps `wish.second`. */

@@ -2,23 +2,18 @@
 
 import { LANGUAGES, speak, t } from "./strings.js";
 import { answerNodes } from "./answers.js";
-import { architecturePanel } from "./architecture.js";
-import { attentionPanel } from "./attention.js";
 import { change, readLink, state } from "./state.js";
 import { choices, labelled, make, restoreFocus, select } from "./element.js";
-import { curvesPanel } from "./curves.js";
-import { decodingPanel } from "./decoding.js";
-import { boxesOf, examplesFor, given, hasView, verbOf } from "./desk.js";
-import { embedded, fetchAnswer, fetchModels, fetchView, giveUp, keepKeyOfAddress, Refused, useKey } from "./api.js";
-import { explainPanel } from "./explain.js";
-import { positionsPanel } from "./positions.js";
-import { readNodes, readingPanel } from "./reading.js";
+import { boxesOf, examplesFor, given, verbOf } from "./desk.js";
+import { embedded, fetchAnswer, fetchModels, fetchView, giveUp, keepKeyOfAddress, sendFile } from "./api.js";
+import { fileButton, fileNodes, languageMenus } from "./languages.js";
 import { linkButton, translationNodes } from "./translation.js";
+import { laboratory, needsText, viewNodes } from "./tabs.js";
+import { readNodes } from "./reading.js";
+import { said } from "./said.js";
+import { troubleNode, wrong } from "./trouble.js";
 import { write, writingControls, writtenNodes } from "./writing.js";
 
-const PANELS = { attention: attentionPanel, decoding: decodingPanel, explain: explainPanel, positions: positionsPanel,
-                 architecture: architecturePanel, curves: curvesPanel };
-const NEEDS_TEXT = ["attention", "decoding", "explain"];
 const PAUSE = 350; // milliseconds without a key before a text is sent
 
 const page = document.getElementById("page");
@@ -28,7 +23,6 @@ let trouble = null; // what went wrong last
 let isWorking = false;
 let waiting; // the clock that runs while somebody types
 const fields = {}; // where texts are typed: for the life of the page, so that no key is lost when it is drawn anew
-let typedKey = ""; // what stands where the API key is typed: a field may come anew while somebody types
 
 const model = () => models.find(({ name }) => name === state.model) ?? models[0] ?? {};
 const verb = () => (embedded?.view.tokens ? "look" : verbOf(model()));
@@ -84,8 +78,18 @@ async function toggleWriting() {
   showResult();
 }
 
+/** Translate a file, whatever it is; the answer is a file of the same kind. */
+async function translateFile(file) {
+  waiting = clearTimeout(waiting);
+  giveUp();
+  await working(async () => {
+    view = { file: await sendFile(file, model()) };
+  });
+  show();
+}
+
 function typed(event) {
-  change({ [event.target.name]: event.target.value, at: "", step: "" });
+  change({ [event.target.name]: event.target.value, at: "", step: "", sentence: 1 });
   clearTimeout(waiting);
   waiting = setTimeout(verb() === "generate" ? showText : answer, PAUSE);
 }
@@ -93,32 +97,13 @@ function typed(event) {
 /** Fill `place` when `answer` comes; what goes wrong is told there. */
 function later(answer, place, fill) {
   place.replaceChildren(make("p", { class: "faint" }, t("loading")));
-  answer.then(fill).catch((error) => place.replaceChildren(troubleNode(wrong(error))));
+  answer.then(fill).catch((error) => place.replaceChildren(troubleNode(wrong(error), again)));
 }
 
-/** What the server refused, to be told; a mistake of the page itself goes to the console. */
-function wrong(error) {
-  if (error instanceof Refused) return error;
-  throw error;
-}
-
-function troubleNode(error) {
-  const needsKey = [401, 403].includes(error.status) || /api key/i.test(error.message);
-  if (!needsKey) {
-    return make("p", { class: "trouble", role: "alert" }, error.message || t("unreachable"));
-  }
-  const keep = () => { typedKey = input.value; };
-  const input = make("input", { type: "password", name: "key", autocomplete: "off", required: true, oninput: keep });
-  input.value = typedKey;
-  const send = (event) => {
-    event.preventDefault();
-    useKey(input.value);
-    input.value = typedKey = "";
-    trouble = null;
-    start();
-  };
-  return make("form", { class: "trouble", onsubmit: send }, make("p", { role: "alert" }, t("keyNeeded")),
-    labelled(t("key"), input), make("button", {}, t("keySend")));
+/** Begin anew, with a key. */
+function again() {
+  trouble = null;
+  start();
 }
 
 // -- showing --------------------------------------------------------------------------------------------------------
@@ -155,8 +140,9 @@ function show() {
 /** Draw what depends on the text: a view that does not, and where somebody may be looking at a cell, stays. */
 function showText() {
   const tab = page.querySelector("[role=tab][aria-selected=true]")?.id.slice("tab-".length);
-  if (embedded || NEEDS_TEXT.includes(tab)) show();
-  else showResult();
+  if (embedded || needsText(tab)) return show();
+  page.querySelector(".laboratory")?.replaceWith(laboratory(view, answer));
+  showResult();
 }
 
 function showResult() {
@@ -196,13 +182,13 @@ function desk() {
   const result = make("div", { class: `card ${verb()}`, id: "result", "aria-live": "off" });
   if (embedded) return make("section", { class: "translation saved" }, make("span", { id: "status" }), result);
   const choose = (changes) => {
-    change({ at: "", step: "", layer: "", heads: "", block: 1, head: 1, ...changes });
+    change({ at: "", step: "", layer: "", heads: "", block: 1, head: 1, sentence: 1, ...changes });
     [view, trouble] = [null, null];
     render();
     answer();
   };
   const names = models.map(({ name, source, target, task }) =>
-    [name, target ? `${name} (${source} → ${target})` : task ? `${name} (${task.replaceAll("_", " ")})` : name]);
+    [name, target ? `${name} (${source} → ${target})` : task ? `${name} (${said(task.replaceAll("_", " "))})` : name]);
   const beams = [1, 2, 3, 4, 5, 6, 8, 10].map((beam) => [beam, beam]);
   const how = { translate: () => [labelled(t("beam"), select(beams, state.beam, (beam) => choose({ beam })))],
                 generate: () => writingControls(toggleWriting) }[verb()]?.() ?? [];
@@ -210,8 +196,12 @@ function desk() {
   const does = verbs.length > 1 ? choices(t("verb"), verbs, verb(), (name) => choose({ verb: name })) : null;
   const tries = examplesFor(model()).map((example) =>
     make("button", { type: "button", class: "quiet", onclick: () => choose({ q: example }) }, example));
+  const isTranslator = verb() === "translate" && models.length > 0;
+  const last = () => view?.whole ?? view;
+  const menus = isTranslator ? languageMenus({ models, model: model(), choose, last }) : null;
+  if (isTranslator) how.push(fileButton(translateFile));
   return make("section", { class: "translation" },
-    make("div", { class: "card" }, ...boxesOf(model()).flatMap(box),
+    make("div", { class: "card" }, menus, ...boxesOf(model()).flatMap(box),
       make("div", { class: "controls" },
         labelled(t("model"), select(names, model().name, (name) => choose({ model: name }))), does, ...how,
         make("span", { id: "status", class: "faint", role: "status" })),
@@ -230,10 +220,11 @@ function box([name, key], i) {
 
 function result() {
   const title = make("h2", { class: "title" }, say("target"));
-  if (trouble) return [title, troubleNode(trouble)];
+  if (trouble) return [title, troubleNode(trouble, again)];
   if (!view) return [title, make("p", { class: "faint" }, say("nothing"))];
   const line = make("div", { class: "title-line" }, title);
   if (view.tokens) return readNodes(view, line);
+  if (view.file) return [line, ...fileNodes(view.file)];
   if (view.written) return [line, ...writtenNodes(view.written)];
   if (view.answer) {
     line.append(linkButton());
@@ -243,37 +234,9 @@ function result() {
 }
 
 function views() {
-  const inView = { attention: view?.attention?.length, decoding: view?.steps?.length };
-  const has = (name) => (embedded ? name in embedded || inView[name] : hasView(model(), name));
-  const names = Object.keys(PANELS).filter(has);
-  const tab = names.includes(state.tab) ? state.tab : names[0];
-  const open = (name) => {
-    change({ tab: name });
-    show();
-    page.querySelector(`#tab-${name}`).focus();
-  };
-  const buttons = names.map((name, i) => make("button", {
-    type: "button", role: "tab", id: `tab-${name}`, "aria-selected": name === tab, "aria-controls": "panel",
-    tabindex: name === tab ? 0 : -1, onclick: () => open(name),
-    onkeydown: (event) => {
-      const next = { ArrowRight: i + 1, ArrowLeft: i - 1 + names.length, Home: 0, End: names.length - 1 }[event.key];
-      if (next !== undefined) open(names[next % names.length]);
-    },
-  }, t(name)));
-  return [make("div", { role: "tablist", "aria-label": t("views") }, ...buttons),
-          make("div", { id: "panel", class: "card", role: "tabpanel", "aria-labelledby": `tab-${tab}` }, content(tab))];
-}
-
-function content(tab) {
-  const tell = (text) => make("p", { class: "faint" }, text);
-  if (!models.length) return tell(trouble ? "" : t("loading"));
-  if (tab === "attention" && model().looks && !embedded) {
-    return readingPanel({ model: model(), render: show, later, nothing: say("nothing") });
-  }
-  if (NEEDS_TEXT.includes(tab) && !view?.attention) {
-    return tell(view?.noLook ? t("noLook", { reason: view.noLook }) : say("nothing"));
-  }
-  return PANELS[tab]({ view, model: model(), render: show, later });
+  const nothing = models.length ? say("nothing") : trouble ? "" : t("loading");
+  const isReady = models.length > 0;
+  return viewNodes({ view, model: model(), isReady, nothing, show, later, again: answer });
 }
 
 // -- beginning ------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ function curvePicture(series) {
       y += box.height + GAP;
       return box;
     });
-    const wide = Math.max(320, width);
+    const wide = Math.max(240, width);
     return { width: wide, height: y - GAP + BOTTOM, boxes, across: wide - LEFT - RIGHT };
   };
   const place = (at, box, [step, value]) =>

@@ -13,7 +13,7 @@ let timer = null;
 export function decodingPanel({ view, render }) {
   const steps = view.steps ?? [];
   if (!steps.length) return make("p", { class: "about" }, t("noSteps"));
-  const step = counted("step", steps.length, steps.length);
+  const step = counted("step", steps.length, 1);
   const go = (to, focus = null) => {
     if (focus) keepFocus(focus, t("step"));
     change({ step: Math.min(steps.length, Math.max(1, to)) });
@@ -40,7 +40,7 @@ function stepper(step, all, go) {
       return;
     }
     timer = setInterval(() => {
-      const at = counted("step", all, all);
+      const at = counted("step", all, 1);
       if (at >= all - 1 || state.tab !== "decoding") {
         clearInterval(timer);
         timer = null;

@@ -5,7 +5,8 @@ import { choices, labelled, make, number, readable, select } from "./element.js"
 import { drawn } from "./picture.js";
 import { embedded, fetchSteps } from "./api.js";
 import { heatMap } from "./heatmap.js";
-import { said, t } from "./strings.js";
+import { said, saidOf } from "./said.js";
+import { t } from "./strings.js";
 
 export function explainPanel({ view, model, render, later }) {
   const list = make("ol", { class: "steps" });
@@ -39,5 +40,5 @@ function stepCard(step, i) {
     tell: ([row, j]) => t("cell", { row: rows[row], column: columns[j], value: number(step.values[row][j]) }),
   });
   const title = make("h3", {}, said(step.title), " ", make("code", {}, step.equation));
-  return make("li", {}, title, make("p", { class: "about" }, step.about), drawn(picture));
+  return make("li", {}, title, make("p", { class: "about" }, saidOf(step.about)), drawn(picture));
 }

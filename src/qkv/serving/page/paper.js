@@ -17,6 +17,17 @@ export function shorten(text, most, size = 12) {
   return letters.join("") + "…";
 }
 
+/** A text in at most so many lines, cut between words; one wider than `most` pixels ends in an ellipsis. */
+export function linesOf(text, most, size, count) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const longer = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
+    if (lines.length < count && lines.at(-1) && widthOf(longer, size) > most) lines.push(word);
+    else lines[lines.length - 1] = longer;
+  }
+  return lines.map((line) => shorten(line, most, size));
+}
+
 /** A canvas with one pixel for each cell. */
 function pixels(values, colour) {
   const canvas = document.createElement("canvas");

@@ -6,6 +6,7 @@ import { palette } from "./colours.js";
 import { t } from "./strings.js";
 
 const KEYS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+const PADDING = 3; // pixels around a canvas, as style.css has it: room for the ring of the focus
 const SAVED_SCALE = 2; // pixels of a PNG file for each pixel of the page
 
 /**
@@ -88,8 +89,8 @@ export class Picture {
   }
 
   #resize() {
-    const width = this.stage.clientWidth;
-    if (!width || width === this.width) return;
+    const width = this.stage.clientWidth - 2 * PADDING;
+    if (width <= 0 || width === this.width) return;
     this.width = width;
     this.kept = null;
     this.paint();

@@ -3,6 +3,7 @@
 const DEFAULTS = {
   q: "", model: "", beam: "5", tab: "attention", kind: "memory", layer: "", heads: "", mode: "", at: "", step: "",
   stack: "encoder", block: "1", head: "1", lang: "", theme: "", q2: "", verb: "", tokens: "60", temperature: "0.8",
+  sentence: "1",
 };
 
 export const state = { ...DEFAULTS };

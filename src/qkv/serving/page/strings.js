@@ -30,6 +30,14 @@ const ENGLISH = {
   nothing_generate: "Type a beginning and press Write; the text appears here as it is written.",
   nothing_predict: "Type a text; the answer appears here.",
   nothing_fill: "Type a sentence with <mask> in it; the words for it appear here.",
+  tagline_summarise: "Give the model a document, and see its summary.", verb_summarise: "Summarise",
+  box_summarise: "Document", target_summarise: "Summary", placeholder_summarise: "Type or paste a document …",
+  working_summarise: "Summarising …", nothing_summarise: "Type or paste a document; its summary appears here.",
+  sentencesRead: "{read} of {sentences} sentences were read.", from: "From", to: "To", swap: "Swap the languages",
+  file: "Translate a file",
+  fileAbout: "A text, a web page, a Word or subtitle file … of which only the language changes",
+  fileDone: "Translated; a click saves it.", copy: "Copy", copiedText: "Copied",
+  laboratory: "Laboratory: look inside", sentence: "Sentence",
   write: "Write", stop: "Stop", tokensToWrite: "Tokens", temperature: "Temperature", greedy: "0 (likeliest)",
   probabilities: "Probabilities", noAnswer: "The text does not say.", hole: "Word {n}",
   dependencies: "Words and their heads", root: "root",
@@ -97,6 +105,11 @@ const CHINESE = {
   tagline_predict: "给模型一段文本，看看它怎样回答。",
   tagline_embed: "给模型几段文本，看看它们有多相似。",
   tagline_fill: "留出空白，看看模型填什么词。",
+  tagline_summarise: "给模型一篇文档，看看它的摘要。", verb_summarise: "摘要", box_summarise: "文档", target_summarise: "摘要",
+  placeholder_summarise: "输入或粘贴一篇文档……", working_summarise: "正在写摘要……", nothing_summarise: "输入或粘贴一篇文档，这里会显示它的摘要。",
+  sentencesRead: "读了 {sentences} 句中的 {read} 句。", from: "从", to: "到", swap: "交换语言", file: "翻译文件",
+  fileAbout: "文本、网页、Word、字幕等文件，只改变语言", fileDone: "已翻译，单击即可保存。", copy: "复制", copiedText: "已复制",
+  laboratory: "实验室：看看里面", sentence: "句子",
   skip: "跳到图形",
   language: "语言", theme: "主题", themeAuto: "自动", themeLight: "浅色", themeDark: "深色",
   model: "模型", beam: "束宽", examples: "试试", verb: "做什么",
@@ -163,31 +176,17 @@ const CHINESE = {
   unreachable: "服务器没有回应；它还在运行吗？", loading: "正在加载……",
 };
 
-// What the server says in English, in Chinese: steps of an explanation, boxes of a model.
-const SAID = {
-  embeddings: "词嵌入", positions: "位置", "input of the block": "块的输入", queries: "查询", keys: "键", values: "值",
-  products: "点积", scores: "分数", "scaled scores": "缩放后的分数", "masked scores": "遮蔽后的分数", weights: "权重", context: "上下文",
-  "heads side by side": "各头并排", "attention's output": "注意力的输出", residual: "残差", norm: "归一化",
-  "norm of the input": "输入的归一化", "norm before the source": "看原文之前的归一化",
-  "attention over the source": "对原文的注意力", "residual after the source": "看过原文之后的残差",
-  "norm after the source": "看过原文之后的归一化", "feed-forward, inside": "前馈网络内部", "feed-forward": "前馈网络",
-  "output of the block": "块的输出", "output of the stack": "整叠的输出", Norm: "归一化", Add: "相加",
-  "Input embedding": "输入嵌入", "Output embedding": "输出嵌入", Positions: "位置编码",
-  "Multi-head attention": "多头注意力", "Masked multi-head attention": "带遮蔽的多头注意力", "Add & Norm": "相加与归一化",
-  "Feed-forward": "前馈网络", Linear: "线性层", Softmax: "Softmax",
-};
-
 export const LANGUAGES = { en: ENGLISH, zh: CHINESE };
 let words = ENGLISH;
+
+/** Whether the page speaks English. */
+export function isEnglish() {
+  return words === ENGLISH;
+}
 
 /** Speak this language; any other than those here is English. */
 export function speak(language) {
   words = LANGUAGES[language] ?? ENGLISH;
-}
-
-/** A title that the server gave, in the language of the page where it is known. */
-export function said(english) {
-  return (words === CHINESE && SAID[english]) || english;
 }
 
 /** The text of a name, with its {places} filled. */

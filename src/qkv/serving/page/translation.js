@@ -7,16 +7,31 @@ import { t } from "./strings.js";
 
 /** The nodes of a view; `line` is the one of its title. */
 export function translationNodes(view, line) {
-  const known = view.score === undefined ? null : t("score", { score: number(view.score, 3) });
+  const whole = view.whole ?? view; // a text of several sentences, one of which is looked at
+  const known = whole.score === undefined ? null : t("score", { score: number(whole.score, 3) });
   const score = known && make("span", { class: "faint", title: t("scoreAbout") }, known);
-  line.append(...[score, linkButton()].filter(Boolean));
-  const said = [...(view.remarks ?? []), ...(view.noLook ? [t("noLook", { reason: view.noLook })] : [])];
+  line.append(...[score, copyButton(whole.translation), linkButton()].filter(Boolean));
+  const said = [...(whole.remarks ?? []), ...(view.noLook ? [t("noLook", { reason: view.noLook })] : [])];
   const remarks = said.map((remark) => make("p", { class: "remark" }, remark));
   return [
     embedded ? make("p", { class: "translated", lang: view.model?.source || null }, view.text) : null, line,
-    make("p", { class: "translated", "aria-live": "polite", lang: view.model?.target || null }, view.translation),
-    ...remarks, view.source_words ? alignedWords(view) : null, alternatives(view),
+    make("p", { class: "translated", "aria-live": "polite", lang: view.model?.target || null }, whole.translation),
+    ...remarks, view.source_words ? alignedWords(view) : null, alternatives(whole),
   ].filter(Boolean);
+}
+
+/** Puts the translation where it can be pasted from. */
+function copyButton(text) {
+  const copy = async (event) => {
+    const button = event.currentTarget;
+    if (navigator.clipboard) await navigator.clipboard.writeText(text);
+    else { // a browser gives it to safe addresses only
+      getSelection().selectAllChildren(document.querySelector("#result .translated:last-of-type"));
+      document.execCommand("copy");
+    }
+    button.textContent = t("copiedText");
+  };
+  return make("button", { type: "button", class: "quiet", onclick: copy }, t("copy"));
 }
 
 export function linkButton() {
