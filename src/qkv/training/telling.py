@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from typing import Any
@@ -21,7 +21,9 @@ from qkv.tasks import Task
 from qkv.training.display import Display, duration
 from qkv.training.settings import Settings
 from qkv.training.trainer import Trainer
+from qkv.wording import count_of
 
+OnEvent = Callable[[dict[str, Any]], object]  # sees each record; True ends the run
 SHOWN = ("loss", "perplexity", "bleu", "rouge_l", "accuracy", "pearson", "f1", "mean")  # of all figures of a validation
 EVERY = 1.0  # seconds of training that one line of the log stands for
 BAR = 12  # columns
@@ -109,8 +111,11 @@ def step_of(line: str) -> float:
 class Teller:
     """Sentences about one run, and the events of its trainer passed on."""
 
-    def __init__(self, display: Display, folder: RunFolder, task: Task, settings: Settings) -> None:
+    def __init__(
+        self, display: Display, folder: RunFolder, task: Task, settings: Settings, on_event: OnEvent | None = None
+    ) -> None:
         self.display, self.say, self.folder, self.task, self.settings = display, display.say, folder, task, settings
+        self.on_event = on_event
         self.recent: deque[tuple[float, int, float]] = deque(maxlen=50)  # when, tokens, loss
         self.printed, self.validation = 0.0, ""
 
@@ -132,9 +137,10 @@ class Teller:
 
     def limits(self) -> str:
         c = self.trainer.c
-        limits = {f"{c.epochs:g} epochs": c.epochs, f"{c.steps:,} steps": c.steps, f"{c.minutes:g} minutes": c.minutes}
-        limits[f"{c.patience} validations without a better one"] = c.patience
-        return ", ".join(said for said, limit in limits.items() if limit) or "none (Ctrl-C stops and saves)"
+        limits = {"epochs": c.epochs, "steps": c.steps, "minutes": c.minutes}
+        limits["validations without a better one"] = c.patience
+        said = (count_of(limit, what) for what, limit in limits.items() if limit)
+        return ", ".join(said) or "none (Ctrl-C stops and saves)"
 
     def left(self, measured: bool = True) -> float | None:
         """Seconds to the nearest limit: by what the run has taken so far, or by the pace of the first batches."""
@@ -156,7 +162,12 @@ class Teller:
         with closing(self.log), self.display.bar(*columns, transient=False) as self.update:
             yield
 
-    def event(self, event: dict[str, Any]) -> None:
+    def event(self, event: dict[str, Any]) -> bool:
+        """Tell of an event; whether who listens asks for the run's end."""
+        self.tell(event)
+        return self.on_event is not None and self.on_event(dict(event)) is True
+
+    def tell(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "note":
             self.say(event["text"])
@@ -213,7 +224,7 @@ class Teller:
                 f"no validation gave a number, so there is no model of this run in {out}; begin anew with "
                 "--restart and a lower --training.learning-rate"
             )
-        self.say(f"done: {stopped}, after {t.now.step:,} steps in {duration(t.now.seconds)}")
+        self.say(f"done: {stopped}, after {count_of(t.now.step, 'steps')} in {duration(t.now.seconds)}")
         self.say(f"the best weights (step {t.now.best_step:,}) are in {out}; try: {self.task.asks} --model {out}")
         if self.folder.baselines.exists():
             self.beside_baselines()
