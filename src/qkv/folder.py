@@ -16,7 +16,7 @@ from qkv.convert import FAMILIES, their_task
 from qkv.errors import InputError, nearest
 from qkv.files import read_json, write_json
 from qkv.layers import Pool
-from qkv.models import MODELS, Backbone, Headed, Model
+from qkv.models import MODELS, Backbone, Headed, Model, count_parameters
 from qkv.positions import Learned
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from qkv.weights import check_finite, load_weights, save_weights
@@ -261,3 +261,13 @@ def origin(model: Model) -> tuple[str, Any]:
     """The architecture of a model, or of the backbone that it stands on, and its settings."""
     model = origin_of(model)
     return next(name for name, kind in MODELS.items() if type(model) is kind), model.config
+
+
+def in_brief(opened: Any, engine: str) -> str:
+    """What was loaded, in a line: its task, its languages, its size and what computes."""
+    about, model = opened.about, opened.model
+    languages = " -> ".join(filter(None, (about.get("source"), about.get("target"))))
+    sizes = f"{origin(model)[0]} of {count_parameters(model):,} parameters"
+    parts = [f"task {about.get('task', 'translate')}", languages, sizes, f"engine {engine}"]
+    place = f" from {opened.folder}" if opened.folder else ""
+    return f"<{type(opened).__name__}{place}: {', '.join(filter(None, parts))}>"

@@ -1,9 +1,10 @@
 """Opening a model folder: `qkv.load` gives what its task makes of it, whatever the task."""
 
+import os
 from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack, cast
 
 from qkv import folder
 from qkv.config import Tree
@@ -11,15 +12,27 @@ from qkv.decoding import Translator
 from qkv.device import choose_device
 from qkv.engines import open_translator
 from qkv.errors import InputError, nearest
+from qkv.layers import Pool
 from qkv.models import MODELS
 from qkv.tasks import TASKS, USES, Joint, Task
 from qkv.tasks.predictor import Classifier
 from qkv.tasks.translation import Translate
 
 
+class Opening(TypedDict, total=False):
+    """How a model folder is opened; not every task has every option."""
+
+    engine: str  # what searches or reads: lean, int8, plain, auto ...
+    workers: int  # processes that decode
+    own_process: bool  # whether the process may be changed to be faster, as commands do
+    pool: Pool | None  # of an embedder: whose state is the vector of a text,
+    normalise: bool | None  # and whether it is made to have the length 1
+
+
 def load(
-    path: str | Path, device: str = "cpu", *, task: str | None = None, beside: str | Path | None = None, **how: Any
-) -> Any:
+    path: str | Path, device: str = "cpu", *, task: str | None = None, beside: str | Path | None = None,
+    **how: Unpack[Opening],
+) -> Any:  # fmt: skip
     """The Translator, Generator, Classifier, Embedder or other thing that a model folder holds; nothing else is needed.
 
     >>> qkv.load("model").translate("Two dogs play in the snow.").text
@@ -28,13 +41,15 @@ def load(
     write those of `engines.open_translator`, engine="int8", workers=2. `beside` is a second classifier of the same
     labels, whose probabilities are averaged with those of the first.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"{path!r:.60} is a {type(path).__name__}; give the name of a model folder, qkv.load('model')")
     loaded = folder.load(Path(path), str(choose_device(device, "cpu")))
     opened = task_in(loaded, task)
     known = options(opened)
     for name in how.keys() - set(known):
         what = nearest(name, known) if known else f"a model of the task {opened.name!r} has none, leave it out"
         raise InputError(f"there is no option {name!r} for {path}; {what}")
-    found = opened.open(loaded, **how)
+    found = opened.open(loaded, **cast(Tree, how))
     if beside is not None:
         if not isinstance(found, Classifier):
             raise InputError(f"{path} is of the task {opened.name!r}; only classifiers are averaged, leave beside out")

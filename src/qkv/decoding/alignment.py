@@ -16,14 +16,13 @@ from qkv.data import RowsInMemory
 from qkv.decoding.engine import padded
 from qkv.decoding.lexicon import Lexicon, crossed
 from qkv.decoding.searcher import CELLS, by_length
-from qkv.decoding.translator import Translator
+from qkv.decoding.translator import Links, Translator
 from qkv.errors import InputError
 from qkv.files import read_json, write_json
 from qkv.text.tokenizer import BOS
 
 FILE = "alignment.json"  # where a model folder keeps the read-out that suits it
 ROUNDS = 5  # of expectation and maximisation, as in Brown et al. 1993
-Links = list[tuple[int, int]]  # (source word, target word), counted from 0
 Words = list[list[int]]  # the token ids of each word
 OVER_SOURCE = "memory_attention"  # what models call it
 

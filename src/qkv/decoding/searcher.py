@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from qkv.decoding.engine import Engine, Plain, Search, Spread
 from qkv.decoding.hypothesis import Hypothesis, loops
 from qkv.decoding.sampling import RowNumber
-from qkv.folder import About
+from qkv.folder import About, in_brief
 from qkv.models import Model
 from qkv.text.tokenizer import Tokenizer
 
@@ -102,6 +102,9 @@ class Opened(Searcher):
         super().__init__(engine or Plain(model), workers=workers)
         self.model, self.tokenizer, self.about = model.eval(), tokenizer, about
         self.folder = folder  # where it was loaded from
+
+    def __repr__(self) -> str:
+        return in_brief(self, self.engine.name)
 
 
 def by_length(lengths: list[int], cells: int, parts: int = 1) -> list[list[int]]:

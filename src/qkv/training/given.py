@@ -10,7 +10,7 @@ from qkv.errors import InputError
 from qkv.tasks import TASKS
 from qkv.tasks.corpus import Part, are_files, is_given
 
-NAMES = str | os.PathLike  # of a file
+NAMES: Any = str | os.PathLike  # of a file
 Section = Mapping[str, Any]  # of settings, as a recipe has it
 
 
