@@ -10,7 +10,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
-from qkv import manifest
+from qkv import manifest, parts
 from qkv.config import from_tree, to_tree
 from qkv.convert import FAMILIES, their_task
 from qkv.errors import InputError, nearest
@@ -89,9 +89,13 @@ class RunFolder:
 def save(folder: Path, model: Model, tokenizer: Tokenizer, about: About) -> None:
     """Hugging Face's file names, so that other tools see something familiar. The weights are written last."""
     name, settings = origin(model)
-    layout = {"model_type": f"qkv-{name}", "qkv_version": VERSION, "tokenizer": tokenizer.fingerprint}
+    layout: dict[str, Any] = {"model_type": f"qkv-{name}", "qkv_version": VERSION, "tokenizer": tokenizer.fingerprint}
     heads = {"heads": model.head_texts} if isinstance(model, Headed) else {}
-    write_json(folder / "config.json", {**layout, **about, **heads, name: to_tree(settings)})
+    tree = to_tree(settings)
+    chosen = [name, tree, heads, about.get("task", ""), about.get("objective", "")]
+    if imports := parts.needed_by(chosen):
+        layout["imports"] = imports
+    write_json(folder / "config.json", {**layout, **about, **heads, name: tree})
     tokenizer.save(folder / "tokenizer.json")
     special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **special})
@@ -170,6 +174,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path} is damaged or not from qkv; copy the whole model folder again") from None
     if version > VERSION:
         raise InputError(f"{path} was written by a later qkv (layout {version}, this one reads {VERSION}); update qkv")
+    parts.check_needed(about.pop("imports", {}), str(folder))
     if name not in MODELS or name not in about:
         raise InputError(f"{path}: unknown model {name!r}; {nearest(name, MODELS)}")
     return about
