@@ -21,7 +21,7 @@ from qkv.objectives import first, in_full, leads, objective
 from qkv.tasks import TASKS, Corpus, Task
 from qkv.tasks.corpus import Part, are_files
 from qkv.text.tokenizer import Tokenizer
-from qkv.training import checkpoint, going_on, prepare
+from qkv.training import budget, checkpoint, going_on, prepare
 from qkv.training.display import Display
 from qkv.training.given import Given, Section, check_call, sorted_out, with_limits
 from qkv.training.groups import Group, parted
@@ -147,7 +147,7 @@ class Run:
         went_on, best = trainer.resume(), dict[str, float]()
         with checkpoint.explained(self.out):
             if self.ranks.is_first:
-                teller.announce(trainer, task.counted(corpus), went_on)
+                teller.announce(trainer, task.counted(corpus), went_on, valid.count(0))
                 with teller.listening():
                     stopped = trainer.run()
                 teller.summary(stopped)
@@ -216,9 +216,37 @@ class Run:
             corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display)
             try:  # so that nothing is lost by what cannot be read or asked
                 prepare.check_asked(task, corpus, model, settings)
+                if budget.is_by_time(settings):
+                    return self.in_time((task, settings, corpus, model), tree, asked)
             except InputError:
                 remove(self.out / NEW)
                 raise
+        return task, settings, corpus, model
+
+    def in_time(
+        self, made: tuple[Task, Settings, Corpus, Model], tree: Tree, asked: Tree
+    ) -> tuple[Task, Settings, Corpus, Model]:
+        """The same with settings that suit the minutes that are given, by the pace that is measured."""
+        task, before, corpus, model = made
+        tokenizer, facts = corpus.tokenizer, corpus.facts
+
+        def pace(some: Tree) -> float:
+            settings = prepare.fitted(task, some, tokenizer, facts, self.where)
+            task.data = settings.data
+            model, _ = prepare.drawn(task, settings, facts, tokenizer)
+            asked = objective(settings.objective).knowing(tokenizer, model.inputs()).with_model(model)
+            hooks = Hooks(lambda model: {}, lambda model, path: None, lambda event: None, self.out)
+            trainer = Trainer(model, asked, task.stream(corpus.train), settings.training, hooks, settings.data.seed)
+            return trainer.probe() * settings.training.accumulate / self.ranks.count
+
+        rates, minutes = getattr(task, "rates", {}), tree["training"]["minutes"]
+        plan = budget.planned(tree, asked, rates, minutes, pace)
+        for sentence in plan.said:
+            self.say(sentence)
+        settings = prepare.fitted(task, plan.tree, tokenizer, facts, self.where)
+        task.data = settings.data
+        if settings.model != before.model:
+            model = self.built(task, settings, facts, tokenizer)
         return task, settings, corpus, model
 
     def built(self, task: Task, settings: Settings, facts: About, tokenizer: Tokenizer) -> Model:

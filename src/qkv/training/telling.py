@@ -19,6 +19,7 @@ from qkv.look import draw_curves
 from qkv.models import count_parameters
 from qkv.tasks import Task
 from qkv.training.display import Display, duration
+from qkv.training.pace import TimeLeft
 from qkv.training.settings import Settings
 from qkv.training.trainer import Trainer
 from qkv.wording import count_of
@@ -119,7 +120,7 @@ class Teller:
         self.recent: deque[tuple[float, int, float]] = deque(maxlen=50)  # when, tokens, loss
         self.printed, self.validation = 0.0, ""
 
-    def announce(self, trainer: Trainer, counted: str, went_on: bool) -> None:
+    def announce(self, trainer: Trainer, counted: str, went_on: bool, valid_batches: int = 0) -> None:
         self.trainer = t = trainer
         model: Any = t.model
         self.say(f"{counted}; {self.settings.model.vocab_size:,} sub-words")
@@ -130,9 +131,10 @@ class Teller:
         )
         if went_on:
             self.say(f"going on from step {t.now.step:,} ({duration(t.now.seconds)} of training so far)")
-        self.pace = t.probe() * t.c.accumulate
-        about = f"about {duration(left)} at " if (left := self.left(measured=False)) is not None else ""
-        plan = f"{about}{self.pace:.2f} s a step"
+        pace = t.probe() * t.c.accumulate
+        self.time = TimeLeft(t, pace, valid_batches)
+        about = f"about {duration(left)} at " if (left := self.time.seconds()) is not None else ""
+        plan = f"{about}{pace:.2f} s a step"
         self.say(f"limits: {self.limits()}; {plan}. Settings and log are in {self.folder.place}")
 
     def limits(self) -> str:
@@ -141,18 +143,6 @@ class Teller:
         limits["validations without a better one"] = c.patience
         said = (count_of(limit, what) for what, limit in limits.items() if limit)
         return ", ".join(said) or "none (Ctrl-C stops and saves)"
-
-    def left(self, measured: bool = True) -> float | None:
-        """Seconds to the nearest limit: by what the run has taken so far, or by the pace of the first batches."""
-        t, c = self.trainer, self.trainer.c
-        if measured and (done := t.progress()) > 0.02:
-            return t.now.seconds * (1 - done) / done
-        per_epoch = t.batches.count(0) / c.accumulate
-        options = [(c.steps - t.now.step) * self.pace] if c.steps else []
-        options += [(c.epochs - t.epoch()) * per_epoch * self.pace] if c.epochs else []
-        options += [c.minutes * 60 - t.now.seconds] if c.minutes else []
-        nearest = min(options, default=math.inf)
-        return max(0.0, nearest) if math.isfinite(nearest) else None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -172,6 +162,7 @@ class Teller:
         if kind == "note":
             self.say(event["text"])
             return
+        self.time.event(kind)
         self.log.event(event)
         if kind == "train":
             self.step(event)
@@ -205,7 +196,7 @@ class Teller:
         losses = [loss for _, _, loss in self.recent if math.isfinite(loss)]
         loss = sum(losses) / len(losses) if losses else math.nan
         speed = f"{tokens / seconds:,.0f} {self.task.speed}/s" if seconds else "measuring speed"
-        ahead = f"{duration(left)} left" if (left := self.left()) is not None else ""
+        ahead = f"{duration(left)} left" if (left := self.time.seconds()) is not None else ""
         parts = {
             "epoch": f"epoch {event['epoch']:.2f}", "step": f"step {event['step']:,}", "loss": f"loss {loss:.3f}",
             "rate": f"rate {event['learning_rate']:.2e}", "speed": speed, "left": ahead, "valid": self.validation,
