@@ -228,19 +228,12 @@ class Run:
     ) -> tuple[Task, Settings, Corpus, Model]:
         """The same with settings that suit the minutes that are given, by the pace that is measured."""
         task, before, corpus, model = made
-        tokenizer, facts = corpus.tokenizer, corpus.facts
+        tokenizer, facts, out = corpus.tokenizer, corpus.facts, self.out
 
-        def pace(some: Tree) -> float:
-            settings = prepare.fitted(task, some, tokenizer, facts, self.where)
-            task.data = settings.data
-            model, _ = prepare.drawn(task, settings, facts, tokenizer)
-            asked = objective(settings.objective).knowing(tokenizer, model.inputs()).with_model(model)
-            hooks = Hooks(lambda model: {}, lambda model, path: None, lambda event: None, self.out)
-            trainer = Trainer(model, asked, task.stream(corpus.train), settings.training, hooks, settings.data.seed)
-            return trainer.probe() * settings.training.accumulate / self.ranks.count
+        def tried(some: Tree) -> budget.Tried:
+            return budget.Tried(task, prepare.fitted(task, some, tokenizer, facts, self.where), corpus, out, self.ranks)
 
-        rates, minutes = getattr(task, "rates", {}), tree["training"]["minutes"]
-        plan = budget.planned(tree, asked, rates, minutes, pace)
+        plan = budget.planned(tree, asked, getattr(task, "rates", {}), tree["training"]["minutes"], tried)
         for sentence in plan.said:
             self.say(sentence)
         settings = prepare.fitted(task, plan.tree, tokenizer, facts, self.where)
