@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from qkv import parts
-from qkv.attention import ATTENTIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "tutorials" / "notebook.ipynb"
 CELLS = json.loads(PAGE.read_text(encoding="utf-8"))["cells"]
@@ -23,8 +22,7 @@ def test_the_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
             if cell["cell_type"] == "code":
                 exec(compile("".join(cell["source"]), f"{PAGE.name}, cell {number}", "exec"), names)
     finally:
-        ATTENTIONS.pop("nearby", None)
-        parts.OWN.clear()
+        parts.forget()
     told = capsys.readouterr().out
     assert "200 steps are done" in told
     assert "<Translator from numbers: task translate, num -> en, transformer of" in told

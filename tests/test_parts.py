@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +37,7 @@ TINY = ["--model.d-model", "16", "--model.d-ff", "32", "--model.n-heads", "2", "
 def clean() -> Iterator[None]:
     """The tables as they were."""
     yield
-    forget()
-
-
-def forget() -> None:
-    for table, name in [*parts.OWN]:
-        for module, kind in parts.TABLES[table]:
-            getattr(import_module(module), kind).pop(name, None)
-        del parts.OWN[table, name]
-    parts.IMPORTED.clear()
+    parts.forget()
 
 
 def test_a_users_part_from_the_command_line(command: Callable[..., Result], tmp_path: Path) -> None:
@@ -60,7 +51,7 @@ def test_a_users_part_from_the_command_line(command: Callable[..., Result], tmp_
     config = json.loads((tmp_path / "model" / "config.json").read_text())
     assert config["imports"] == {"attention nearby": "my_parts.py"}, "the schedule is of the run, not of the model"
     assert command("translate", "red cat", "--model", "model", "--import", "my_parts.py").code == 0
-    forget()
+    parts.forget()
     result = command("translate", "red cat", "--model", "model")
     assert result.code == 1
     assert result.err == (

@@ -59,6 +59,15 @@ def register(table: str, name: str, part: Callable[..., Any]) -> None:
     OWN[table, name] = Own(part, file_of(part))
 
 
+def forget() -> None:
+    """The tables as they are without any part of a user's."""
+    for table, name in OWN:
+        for module, kind in TABLES[table]:
+            getattr(import_module(module), kind).pop(name, None)
+    OWN.clear()
+    IMPORTED.clear()
+
+
 def file_of(part: Any) -> str:
     """The name of the file that a part is written in, if it is in one."""
     try:

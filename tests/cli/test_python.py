@@ -117,6 +117,11 @@ def test_what_is_no_folder_and_no_number_is_refused(model: Path) -> None:
             qkv.load(model).translate("7", **{name: value})
 
 
+@pytest.mark.parametrize("name", qkv.__all__)
+def test_every_public_name_has_an_example(name: str) -> None:
+    assert "\n    >>> " in (getattr(qkv, name).__doc__ or "")
+
+
 def test_the_options_of_a_search_are_spelled_out() -> None:
     from qkv.decoding.engine import Search, Searching
 

@@ -12,7 +12,7 @@ from qkv.folder import RunFolder
 from qkv.tasks import TASKS, Corpus
 from qkv.tasks.classify import Classify
 from qkv.text.tables import examples_in
-from qkv.training.given import Given
+from qkv.training.given import AlsoGiven
 
 PAIR = {"source": ["source", "en"], "target": ["target", "ne"]}
 
@@ -149,4 +149,4 @@ def test_wrong_types_are_one_sentence(files: Any, given: Any, sentence: str, tmp
 
 
 def test_every_shape_has_its_name_in_the_signature() -> None:
-    assert {task.shape for task in TASKS.values()} <= Given.__annotations__.keys()
+    assert {task.shape for task in TASKS.values()} <= AlsoGiven.__annotations__.keys()

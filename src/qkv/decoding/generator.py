@@ -26,7 +26,11 @@ CELLS = 2**12  # tokens whose probabilities are computed at a time
 
 @dataclass(frozen=True)
 class Generated:
-    """What a model wrote after a prompt. As a str it is the whole text: the prompt and what follows."""
+    """What a model wrote after a prompt. As a str it is the whole text: the prompt and what follows.
+
+    >>> found = lm.generate("Once upon", tokens=20)
+    >>> print(found, found.continuation, found.score, found.ended)
+    """
 
     prompt: str
     continuation: str

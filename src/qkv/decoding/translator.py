@@ -35,7 +35,11 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Translated:
-    """One text, translated: as many lines as it had."""
+    """One text, translated: as many lines as it had.
+
+    >>> line = translator.translate("Two dogs.", n_best=3)
+    >>> print(line.text, line.score, [other.text for other in line.alternatives], line.remarks())
+    """
 
     text: str
     score: float

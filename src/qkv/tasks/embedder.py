@@ -28,6 +28,8 @@ Vectors = NDArray[np.float32]
 class Embedder:
     """`qkv.load(folder).embed(texts)`: float32 (n, D), a row for each text; (D,) for one text alone.
 
+    >>> vectors = qkv.load("bert", task="embed").embed(["A dog.", "A cat."])
+
     Of a folder that was trained for something else: `qkv.load(folder, task="embed")`. `pool` and `normalise` are the
     folder's own unless given, and without any the mean of all states, as it is.
     """

@@ -14,7 +14,7 @@ NAMES: Any = str | os.PathLike  # of a file
 Section = Mapping[str, Any]  # of settings, as a recipe has it
 
 
-class Given(TypedDict, total=False):
+class AlsoGiven(TypedDict, total=False):
     """Examples under the name of their shape, each a list, a generator, a DataFrame or a Hugging Face dataset; and
     settings that few runs need."""
 

@@ -23,7 +23,7 @@ from qkv.tasks.corpus import Part, are_files
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import budget, checkpoint, going_on, prepare
 from qkv.training.display import Display
-from qkv.training.given import Given, Section, check_call, sorted_out, with_limits
+from qkv.training.given import AlsoGiven, Section, check_call, sorted_out, with_limits
 from qkv.training.groups import Group, parted
 from qkv.training.optimizers import freeze
 from qkv.training.ranks import ALONE, Ranks, joined
@@ -40,7 +40,12 @@ HEADER = "# The complete settings of this run; `qkv train --recipe` takes this f
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run came to."""
+    """What a run came to.
+
+    >>> trained = qkv.train("pairs.tmx", source="en", target="de", minutes=30)
+    >>> print(trained.stopped, trained.best["bleu"])
+    >>> qkv.load(trained.out).translate("Two dogs.")
+    """
 
     out: Path
     stopped: str  # why
@@ -56,7 +61,7 @@ def train(
     recipe: str | Path | None = None, minutes: float | None = None, epochs: float | None = None,
     steps: int | None = None, architecture: str = "", objective: str | Section = "", data: Section | None = None,
     model: Section | None = None, training: Section | None = None, on_event: OnEvent | None = None,
-    restart: bool = False, quiet: bool = False, **given: Unpack[Given],
+    restart: bool = False, quiet: bool = False, **given: Unpack[AlsoGiven],
 ) -> Trained:  # fmt: skip
     """Train a model of a task on files, or on examples in memory; the same call again goes on where it stopped.
 
