@@ -50,8 +50,10 @@ translator.transalte("a")
 def checked(script: str, place: Path, *how: str) -> tuple[int, list[str]]:
     """What mypy says of a script: its exit code, and the lines of its errors."""
     (path := place / "script.py").write_text(script, encoding="utf-8")
-    said = subprocess.run([sys.executable, "-m", "mypy", *how, str(path)], cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, "-m", "mypy", "--no-color-output", *how, str(path)]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     own = [line.split(":") for line in said.stdout.splitlines() if line.startswith(str(path)) and ": error:" in line]
+    assert own or not said.returncode, said.stdout + said.stderr
     return said.returncode, [number for _, number, *_ in own]
 
 
