@@ -6,10 +6,16 @@ BENCH := build/bench
 DOCS := build/docs
 NATIVE := src/qkv/engines/native/lib/engine.so
 
-.PHONY: demo test test-slow attack lint types unit native-check deploy-check docs docs-serve browser gettext clients weights page bench clean
+.PHONY: demo install test test-slow attack lint types unit native-check deploy-check docs docs-serve browser gettext clients weights page bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/qkv demo
+
+# The command where a shell finds it; it goes on to run from here.
+install: $(VENV)/ready
+	@mkdir -p "$(HOME)/.local/bin" && ln -sf "$(CURDIR)/$(BIN)/qkv" "$(HOME)/.local/bin/qkv"
+	@command -v qkv > /dev/null && echo "installed: try qkv --help" \
+	|| echo "installed as ~/.local/bin/qkv: put that folder on your PATH, or say: source $(BIN)/activate"
 
 test: lint types unit
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 import yaml
 
+from qkv import parts
 from qkv.attention import ATTENTIONS
 from qkv.documents import FORMATS
 from qkv.layers import HEADS
@@ -76,10 +77,13 @@ def test_the_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     torch.set_num_threads(1)
     names: dict[str, Any] = {"__name__": "example"}
-    for fence in fences("python"):
-        if fence.page == page:
-            code = "\n" * (fence.line - 1) + fence.code  # so that a mistake names the line of the page
-            exec(compile(code, str(DOCS / page), "exec"), names)
+    try:
+        for fence in fences("python"):
+            if fence.page == page:
+                code = "\n" * (fence.line - 1) + fence.code  # so that a mistake names the line of the page
+                exec(compile(code, str(DOCS / page), "exec"), names)
+    finally:
+        parts.forget()
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -146,6 +146,14 @@ def test_every_recipe_parses_and_builds(path: Path) -> None:
     assert any(getattr(settings.training, limit) for limit in ("steps", "epochs", "minutes", "patience"))
 
 
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_says_where_its_data_comes_from(path: Path) -> None:
+    text, table = path.read_text(encoding="utf-8"), (ROOT / "recipes" / "README.md").read_text(encoding="utf-8")
+    for folder in {*re.findall(r"\$QKV_DATA/([\w.-]+)", text)}:
+        assert re.search(rf"^# Data: .*\b{folder} \(", text, re.MULTILINE), folder
+        assert f"| `{folder}` |" in table
+
+
 # -- the README ------------------------------------------------------------------------------------------------------
 
 
@@ -169,10 +177,13 @@ def test_the_readmes_make_targets_exist() -> None:
 def lay_out(place: Path) -> None:
     """Small files of every name that the README's commands, and the recipes that they name, read."""
     pairs = [(f"{i} dogs play in the snow and the sun.", f"{i} Hunde spielen in Schnee und Sonne.") for i in range(30)]
+    pairs[:3] = [(f"{en} {en} {en}", f"{de} {de} {de}") for en, de in pairs[:3]]  # longer than any that is asked
     sides = {"en": "".join(f"{en}\n" for en, _ in pairs), "de": "".join(f"{de}\n" for _, de in pairs)}
     for name in ("train", "val", "test", "news"):
         for language, text in sides.items():
-            (place / f"{name}.{language}").write_text(text.replace("snow", name).replace("Schnee", name))
+            (place / f"{name}.{language}").write_text(
+                text if name == "train" else text.replace("snow", name).replace("Schnee", name)
+            )
     unit = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>'
     units = "".join(unit.format(*pair) for pair in pairs)
     (place / "pairs.tmx").write_text(f'<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>')
@@ -194,12 +205,12 @@ def lay_out(place: Path) -> None:
 
 
 def shortened(command: str) -> list[str]:
-    """A command as it is run here. `train` stops after two steps and begins anew, since several of the README's
-    examples write to the same folder; others search with one beam. A demo is only read, not run: it takes minutes; a
-    server too, since it never ends, and what is refused for a model that two steps have taught nothing."""
+    """A command as it is run here. `train` stops after two steps; others search with one beam. A demo is only read, not
+    run: it takes minutes; a server too, since it never ends, and what is refused for a model that two steps have taught
+    nothing."""
     words = shlex.split(command)[1:]
     if words[0] == "train":
-        words += ["--steps", "2", "--restart", "--training.bleu-sentences", "2", "--training.best-by", "loss"]
+        words += ["--steps", "2", "--training.bleu-sentences", "2", "--training.best-by", "loss"]
     if words[0] == "translate" or (words[0] == "score" and "lm" not in words):
         words += ["--beam", "1"]
     return [*words, "--help"] if words[0] in ("demo", "serve", "quantize", "export") else words
@@ -212,6 +223,8 @@ def test_the_readmes_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("QKV_DATA", str(tmp_path / "data"))
     commands = readme_commands("qkv")
     assert {command.split()[1] for command in commands} >= {"train", "translate", "score"}
+    folders = [command.split("--out ")[1].split()[0] for command in commands if command.startswith("qkv train ")]
+    assert len({*folders}) == len(folders), "each has a folder of its own"
     torch.set_num_threads(1)
     for command in commands:
         told = io.StringIO()

@@ -18,6 +18,7 @@ NAMES = {
     "compare": "qkv.comparing",
     "load": "qkv.opening",
     "record_attention": "qkv.look",
+    "register": "qkv.parts",
     "train": "qkv.training",
 }
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # the same for readers of types
     from qkv.errors import InputError as InputError
     from qkv.look import record_attention as record_attention
     from qkv.opening import load as load
+    from qkv.parts import register as register
     from qkv.tasks import Classifier as Classifier
     from qkv.tasks import Embedder as Embedder
     from qkv.training import Trained as Trained

@@ -9,8 +9,11 @@ import ast
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from inspect import getdoc
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+from qkv.parts import of_table
 
 ROOT = Path(__file__).parent
 RECIPES = [ROOT / "recipes", ROOT.parents[1] / "recipes"]  # installed, in a checkout
@@ -41,7 +44,9 @@ Settings = dict[str, Setting]
 
 
 def table(module: str, name: str) -> dict[str, Part]:
-    """A dict literal, for example POSITIONS of qkv.positions: its names, and the part behind each."""
+    """A dict literal, for example POSITIONS of qkv.positions: its names, and the part behind each; and what users have
+    registered."""
+    own = {key: Part(getdoc(one) or "") for key, one in of_table(module, name).items()}
     module, made = find(module, name)
     parts: dict[str, Part] = {}
     for display in (statement.value for statement in made if isinstance(statement.value, ast.Dict)):
@@ -49,7 +54,7 @@ def table(module: str, name: str) -> dict[str, Part]:
             if key is not None:
                 text = str(value.value) if isinstance(value, ast.Constant) else ""
                 parts[ast.literal_eval(key)] = part(module, value.id) if isinstance(value, ast.Name) else Part(text)
-    return parts
+    return parts | own
 
 
 def names(module: str, name: str) -> list[str]:
@@ -153,7 +158,9 @@ def find(module: str, name: str) -> tuple[str, list[Any]]:
 
 
 def lineage(module: str, name: str) -> Iterator[tuple[str, ast.ClassDef]]:
-    """A class and its bases, as far as they are ours, each with its module."""
+    """A class and its bases, as far as they are ours, each with its module; of a user's own class, none."""
+    if not module:
+        return
     module, (definition, *_) = find(module, name)
     if isinstance(definition, ast.ClassDef):
         yield module, definition

@@ -8,6 +8,11 @@ class InputError(ValueError):
     """Bad input: one sentence that says what was given, what was expected and what to do.
 
     The command line prints the sentence and exits with 1; nothing else of the program is shown.
+
+    >>> try:
+    ...     qkv.load("nowhere")
+    ... except qkv.InputError as error:
+    ...     print(error)
     """
 
 

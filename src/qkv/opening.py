@@ -4,10 +4,11 @@ Tasks are of torch. What translates or writes on is opened here without its task
 imports none.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
 
 from qkv import folder
 from qkv.config import Tree
@@ -15,6 +16,7 @@ from qkv.decoding import Translator
 from qkv.device import device_name
 from qkv.engines import open_generator, open_translator
 from qkv.errors import InputError, nearest
+from qkv.text.frames import Pool
 
 if TYPE_CHECKING:
     from qkv.tasks import Task
@@ -31,9 +33,20 @@ TRANSLATES = "translate"  # the task of a folder that names none
 OPENERS = {TRANSLATES: Opener("translate", open_translator), "language_model": Opener("generate", open_generator)}
 
 
+class Opening(TypedDict, total=False):
+    """How a model folder is opened; not every task has every option."""
+
+    engine: str  # what searches or reads: lean, int8, plain, auto ...
+    workers: int  # processes that decode
+    own_process: bool  # whether the process may be changed to be faster, as commands do
+    pool: Pool | None  # of an embedder: whose state is the vector of a text,
+    normalise: bool | None  # and whether it is made to have the length 1
+
+
 def load(
-    path: str | Path, device: str = "cpu", *, task: str | None = None, beside: str | Path | None = None, **how: Any
-) -> Any:
+    path: str | Path, device: str = "cpu", *, task: str | None = None, beside: str | Path | None = None,
+    **how: Unpack[Opening],
+) -> Any:  # fmt: skip
     """The Translator, Generator, Classifier, Embedder or other thing that a model folder holds; nothing else is needed.
 
     >>> qkv.load("model").translate("Two dogs play in the snow.").text
@@ -42,14 +55,16 @@ def load(
     write those of `engines.open_translator`, engine="int8", workers=2. `beside` is a second classifier of the same
     labels, whose probabilities are averaged with those of the first.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"{path!r:.60} is a {type(path).__name__}; give the name of a model folder, qkv.load('model')")
     loaded = folder.look(Path(path), device_name(device))
     own = task_named(loaded.about)
     if own in OPENERS and task in (None, own) and beside is None:
-        check_options(path, own, how, writer_options())
-        return OPENERS[own].open(loaded, **how)
+        check_options(path, own, cast(Tree, how), writer_options())
+        return OPENERS[own].open(loaded, **cast(Tree, how))
     opened = task_in(loaded, task)
-    check_options(path, opened.name, how, options(opened))
-    found = opened.open(loaded, **how)
+    check_options(path, opened.name, cast(Tree, how), options(opened))
+    found = opened.open(loaded, **cast(Tree, how))
     if beside is not None:
         from qkv.tasks import Classifier
 

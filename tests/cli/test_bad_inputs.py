@@ -72,6 +72,7 @@ FILES: dict[str, str | bytes] = {
 
 TABLE = r"""
 no file at all | train | no file was given; translate learns from files of sentence pairs, for example
+no file of parts | list attention --import parts.py | there is no such file of Python; give the name of one
 a missing file | train missing.tsv | there is no file 'missing.tsv'; check the path
 a folder where a file belongs | train folder | 'folder' is a folder, not a file
 a binary file | train binary.tsv | binary.tsv line 1, byte 1 \(0x00\) is a NUL byte

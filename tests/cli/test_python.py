@@ -61,3 +61,68 @@ def test_record_attention(model: Path) -> None:
     before = {name: len(calls) for name, calls in maps.calls.items()}
     translator.translate("4 2")
     assert {name: len(calls) for name, calls in maps.calls.items()} == before, "recording ends with its block"
+
+
+def test_a_translator_translates_files_scores_and_aligns(tmp_path: Path, model: Path) -> None:
+    translator = qkv.load(model)
+    (tmp_path / "in.num").write_text("7\n4 2\n")
+    report = translator.translate_file(tmp_path / "in.num", tmp_path / "out.en")
+    assert ((tmp_path / "out.en").read_text(), report.translated) == ("seven\nfour two\n", 2)
+    (tmp_path / "page.html").write_text("<p><b>7</b> x</p>")
+    translator.translate_file(str(tmp_path / "page.html"), tmp_path / "page.en.html", protect=["7"])
+    assert "<b>7</b>" in (tmp_path / "page.en.html").read_text()
+    (tmp_path / "ref.en").write_text("seven\nfour two\n")
+    scores = translator.score(tmp_path / "in.num", tmp_path / "ref.en", beam=1)
+    assert scores == translator.score(pairs=[("7", "seven"), ("4 2", "four two")], beam=1)
+    assert scores.chrf == 100, "both are right"
+    links = translator.align("4 2", "four two", threshold=0.0)
+    assert translator.align(["4 2"], ["four two"]) == [links]
+    assert [target for _, target in links] == [0, 1], "each target word has a source word"
+    for wrong, sentence in (
+        (lambda: translator.score(), "there is nothing to score"),
+        (lambda: translator.translate_file(tmp_path / "a.pdf", tmp_path / "b.pdf"), "there is no format '.pdf'"),
+        (lambda: translator.align("4 2", ["four two"]), "give one and one, or two lists"),
+        (lambda: translator.align(["4", "2"], ["four"]), "2 source and 1 target texts cannot be aligned"),
+    ):
+        with pytest.raises(qkv.InputError, match=sentence):
+            wrong()
+
+
+def test_what_is_loaded_says_what_it_is(model: Path) -> None:
+    translator = qkv.load(model)
+    count = sum(weight.numel() for weight in translator.model.parameters())
+    expected = f"task translate, num -> en, transformer of {count:,} parameters, engine {translator.engine.name}"
+    assert repr(translator) == f"<Translator from {model}: {expected}>"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (5, "5 is a int and no text; give a str, or a list of them"),
+        (None, "None is a NoneType and no text"),
+        (b"7", "b'7' is a bytes and no text"),
+        (["7", 4], "text 2 is 4, a int; give a list of str"),
+    ],
+)
+def test_what_is_no_text_is_refused(model: Path, given: object, sentence: str) -> None:
+    with pytest.raises(qkv.InputError, match=sentence):
+        qkv.load(model).translate(given)
+
+
+def test_what_is_no_folder_and_no_number_is_refused(model: Path) -> None:
+    with pytest.raises(qkv.InputError, match="5 is a int; give the name of a model folder"):
+        qkv.load(5)  # type: ignore[arg-type]
+    for name, value in (("beam", "5"), ("alpha", None), ("sampling", 1), ("n_best", 1.5), ("beam", True)):
+        with pytest.raises(qkv.InputError, match=rf"^{name} is .*, a \w+; give a (int|float|bool)$"):
+            qkv.load(model).translate("7", **{name: value})
+
+
+@pytest.mark.parametrize("name", qkv.__all__)
+def test_every_public_name_has_an_example(name: str) -> None:
+    assert "\n    >>> " in (getattr(qkv, name).__doc__ or "")
+
+
+def test_the_options_of_a_search_are_spelled_out() -> None:
+    from qkv.decoding.engine import Search, Searching
+
+    assert Searching.__annotations__ == Search.__annotations__

@@ -94,7 +94,7 @@ def test_flags_are_laid_over_a_recipe(qkv: Run, tmp_path: Path, pairs: Pairs) ->
     about = json.loads((tmp_path / "here" / "new" / "config.json").read_text(encoding="utf-8"))
     assert about["transformer"]["d_model"] == 24
     assert about["transformer"]["d_ff"] == 48
-    assert "done: 1 steps are done" in result.err
+    assert "done: 1 step is done" in result.err
 
 
 def test_a_runs_own_settings_are_a_recipe_for_the_same_model(

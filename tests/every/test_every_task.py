@@ -137,6 +137,7 @@ def test_an_answer_does_not_depend_on_its_neighbours(task: str, tmp_path: Path) 
     tiny = CORPORA[task]
     qkv.train(tiny.write(tmp_path), task=task, out=tmp_path / "model", **tiny.settings(steps=10))
     opened = qkv.load(tmp_path / "model")
+    assert f"task {task}, " in repr(opened), "what is loaded says what it is"
     together = tiny.asks(opened, tiny.questions)
     assert len(together) == len(tiny.questions)
     for question, answer in zip(tiny.questions, together, strict=True):

@@ -152,7 +152,7 @@ def test_validation_pairs_that_are_too_long_are_told(
     valid = write_tsv(tmp_path / "v.tsv", [("a valid one", "one valid a"), ("x " * 300, "y " * 300)])
     tiny = merge(small, {"training": {"steps": 1, "bleu_sentences": 0}})
     qkv.train(tsv, valid=[valid], out=tmp_path / "m", **tiny)
-    assert "validation: 1 pairs had over 200 tokens: dropped" in capfd.readouterr().err
+    assert "validation: 1 pair had over 200 tokens: dropped" in capfd.readouterr().err
 
 
 def test_validation_files_are_read_in_the_direction_of_training(

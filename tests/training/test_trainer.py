@@ -104,7 +104,7 @@ def test_the_best_can_be_chosen_by_bleu(workshop: Any) -> None:
 @pytest.mark.parametrize("steps", [1, 5])
 def test_limit_by_steps(workshop: Any, steps: int) -> None:
     trainer = workshop.trainer(steps=steps)
-    assert trainer.run() == f"{steps} steps are done"
+    assert trainer.run() == {1: "1 step is done", 5: "5 steps are done"}[steps]
     assert trainer.now.step == steps == workshop.named("valid")[-1]["step"]  # the end is always validated
 
 
@@ -112,7 +112,7 @@ def test_limit_by_steps(workshop: Any, steps: int) -> None:
 def test_limit_by_epochs(workshop: Any, epochs: float) -> None:
     trainer = workshop.trainer(steps=0, epochs=epochs)
     per_epoch = trainer.batches.count(0)
-    assert trainer.run() == f"{epochs:g} epochs are done"
+    assert trainer.run() == f"{epochs:g} {'epoch is' if epochs == 1 else 'epochs are'} done"
     assert trainer.now.step == -(-int(epochs * 2) * per_epoch // 2)  # rounded up to whole batches
     assert trainer.progress() >= 1
 

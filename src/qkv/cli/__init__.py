@@ -3,10 +3,11 @@
 import os
 import re
 import sys
+from pathlib import Path
 
 from cyclopts import App, CycloptsError
 
-from qkv import __version__
+from qkv import __version__, parts
 from qkv.errors import InputError
 
 ABOUT = """Train a Transformer on your own text, translate or write with it, look inside it.
@@ -19,6 +20,7 @@ For example:
   qkv score --model model test.en test.de
   qkv train book.txt --out lm             plain text: a language model
   qkv generate "Once upon a time" --model lm
+  qkv train ... --import my_parts.py      with any command: parts of your own, see qkv.register
 """
 # The functions of each module. Only the module of the command that is asked for is imported; what a function needs
 # beside, torch above all, it imports when it runs: a mistaken flag is answered without.
@@ -50,7 +52,7 @@ SECTIONS = {
 def main() -> None:
     """Run a command; whatever a person did wrong ends in one sentence and a non-zero exit."""
     try:
-        arguments = with_file(spell_out(checked(sys.argv[1:])))
+        arguments = with_file(spell_out(imported(checked(sys.argv[1:]))))
         app = application(with_help=not arguments or arguments[0] in ("--help", "-h"))
         command, given, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
         if command.__module__.startswith("qkv.cli.") and arguments[0] not in LIGHT | LATE:
@@ -113,6 +115,19 @@ def with_file(arguments: list[str]) -> list[str]:
     from qkv.cli import serve
 
     return serve.with_file(arguments)
+
+
+def imported(arguments: list[str]) -> list[str]:
+    """The arguments without `--import FILE`, which any command takes; these files are run first, and name parts."""
+    kept: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if name == "--import":
+            parts.import_file(Path(value if equals else next(rest, "")))
+        else:
+            kept.append(argument)
+    return kept
 
 
 def spell_out(arguments: list[str]) -> list[str]:

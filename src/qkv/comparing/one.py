@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from qkv import folder as folders
+from qkv import parts
 from qkv.comparing.shared import Spec
 from qkv.config import Tree, merge
 from qkv.device import choose_device
@@ -122,4 +123,6 @@ def leave_with_parent() -> None:
 
 if __name__ == "__main__":
     leave_with_parent()
+    for file in sys.argv[2:]:
+        parts.import_file(Path(file))
     raise SystemExit(main(Path(sys.argv[1])))

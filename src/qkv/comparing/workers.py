@@ -8,6 +8,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from qkv import parts
 from qkv.comparing.shared import Spec
 from qkv.config import Tree
 from qkv.files import write_json
@@ -34,7 +35,7 @@ class Worker:
         log = folder / "log.txt"
         with log.open("ab") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "qkv.comparing.one", str(folder / "spec.json")],
+                [sys.executable, "-m", "qkv.comparing.one", str(folder / "spec.json"), *map(str, parts.IMPORTED)],
                 stdin=subprocess.PIPE,  # closes when this process is gone, whatever became of it
                 stdout=file, stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C comes here alone, and is passed on once

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from qkv import manifest
 from qkv.config import from_tree
 from qkv.decoding.searcher import CELLS, by_length
-from qkv.decoding.translator import Translator
+from qkv.decoding.translator import Links, Translator
 from qkv.errors import InputError
 from qkv.files import read_json, write_json
 from qkv.text.tokenizer import BOS
 
 FILE = "alignment.json"  # where a model folder keeps the read-out that suits it
 ROUNDS = 5  # of expectation and maximisation, as in Brown et al. 1993
-Links = list[tuple[int, int]]  # (source word, target word), counted from 0
 Words = list[list[int]]  # the token ids of each word
 OVER_SOURCE = "memory_attention"  # what models call it
 Weights = NDArray[np.float32]
@@ -28,6 +27,9 @@ Weights = NDArray[np.float32]
 @runtime_checkable
 class Looks(Protocol):
     """An engine that knows itself where its decoder looks."""
+
+    def has_room(self, sources: list[list[int]], limits: list[int]) -> bool:
+        """Whether it can read these, and write so many tokens."""
 
     @property
     def memory_layers(self) -> int:
@@ -111,9 +113,10 @@ def both_readings(
 
 def attention(translator: Translator, src: list[list[int]], tgt: list[list[int]], layers: list[int]) -> list[Weights]:
     """The mean over heads of each layer's weights, (layers, T + 1, S + 1) for each pair of ids."""
-    if not isinstance(translator.engine, Looks):
+    engine = translator.engine
+    if not isinstance(engine, Looks) or not engine.has_room(src, [len(ids) + 1 for ids in tgt]):
         return model_attention(translator.model, src, tgt, layers)
-    several = [translator.engine.attention(src, tgt, layer) for layer in layers]
+    several = [engine.attention(src, tgt, layer) for layer in layers]
     return [np.stack([weights.mean(axis=0) for weights in one]) for one in zip(*several, strict=True)]
 
 

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from numbers import Integral, Real
+from typing import Any, Protocol, TypedDict
 
 from qkv.decoding.draws import RowNumber, check_sampling
 from qkv.decoding.hypothesis import CONSTANT, Ends, Hypothesis, NextTokens
@@ -11,8 +12,25 @@ from qkv.errors import InputError
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
 STEEPEST = 20  # the largest alpha: the penalty of a million tokens is still a number
+TYPES: dict[Any, Any] = {int: Integral, float: Real, bool: bool}  # numpy's numbers are welcome
 Work = Callable[[Any], Any]  # what JSON can hold, in and out
 Spread = Callable[[Sequence[Any]], list[Any]]  # pieces of work, done side by side -> their results, in order
+
+
+class Searching(TypedDict, total=False):
+    """The fields of `Search`, as those who translate or generate give them: beam=5, sampling=True .."""
+
+    beam: int  # hypotheses that are kept at each step; 1 is greedy
+    alpha: float  # the length penalty: 0 for none, larger for longer texts
+    n_best: int  # texts that are given back
+    sampling: bool  # draw from the model's distribution instead of searching
+    temperature: float  # with sampling: below 1 sharper, above 1 flatter
+    top_k: int  # with sampling: only the k most probable tokens; 0 for all
+    top_p: float  # with sampling: only the fewest tokens whose probabilities reach p
+    seed: int
+    no_repeat: int  # no run of so many tokens may come twice; 0: any may
+    at_least: int  # tokens that a text has before it may end
+    ends: Ends
 
 
 @dataclass(frozen=True)
@@ -34,6 +52,10 @@ class Search:
     prefix: tuple[int, ...] = ()  # the tokens that every text begins with
 
     def __post_init__(self) -> None:
+        for name, kind in Searching.__annotations__.items():
+            is_wanted, value = TYPES.get(kind, object), getattr(self, name)
+            if not isinstance(value, is_wanted) or (kind is not bool and isinstance(value, bool)):
+                raise InputError(f"{name} is {value!r:.40}, a {type(value).__name__}; give a {kind.__name__}")
         if self.beam < 1 or self.n_best < 1:
             raise InputError(f"beam={self.beam} and n_best={self.n_best} must be at least 1")
         if self.n_best > self.beam and not self.sampling:

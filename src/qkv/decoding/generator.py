@@ -1,16 +1,17 @@
 """A generator: a language model, loaded, that goes on from a text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, Unpack, overload
 
 from qkv.config import check_keys
-from qkv.decoding.engine import Search, Streams
+from qkv.decoding.engine import Search, Searching, Streams
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.searcher import Opened
 from qkv.decoding.translator import Scored
 from qkv.errors import InputError
 from qkv.evaluation.perplexity import Likelihood
+from qkv.text.several import several
 from qkv.text.tokenizer import BOS, EOS
 
 DRAWS = ("temperature", "top_k", "top_p")  # each of them asks for sampling
@@ -20,7 +21,11 @@ MOST = 10**6  # tokens that are written after a text
 
 @dataclass(frozen=True)
 class Generated:
-    """What a model wrote after a prompt. As a str it is the whole text: the prompt and what follows."""
+    """What a model wrote after a prompt. As a str it is the whole text: the prompt and what follows.
+
+    >>> found = lm.generate("Once upon", tokens=20)
+    >>> print(found, found.continuation, found.score, found.ended)
+    """
 
     prompt: str
     continuation: str
@@ -72,7 +77,12 @@ def after(said: str, text: str) -> str:
 
 
 class Generator(Opened):
-    """`qkv.load(folder).generate(texts)`; a text is the same whatever others are generated beside it."""
+    """What `qkv.load` gives for a language model; a text is the same whatever others are generated beside it.
+
+    >>> lm = qkv.load("lm")
+    >>> print(lm.generate("Once upon a time", tokens=60, temperature=0.8))
+    >>> lm.score("Once upon a time there was a king.").perplexity
+    """
 
     engine: Streams
 
@@ -88,12 +98,18 @@ class Generator(Opened):
     # -- writing ---------------------------------------------------------------------------------------------------
 
     @overload
-    def generate(self, texts: str, **how: Any) -> Generated: ...
+    def generate(  # type: ignore[overload-overlap]
+        self, texts: str, *, tokens: int = ..., stop: bool = ..., workers: int | None = ..., first: int = ...,
+        **how: Unpack[Searching],
+    ) -> Generated: ...  # fmt: skip
     @overload
-    def generate(self, texts: Sequence[str], **how: Any) -> list[Generated]: ...
     def generate(
-        self, texts: str | Sequence[str], *, tokens: int = 60, stop: bool = True, workers: int | None = None,
-        first: int = 0, **how: Any,
+        self, texts: Iterable[str], *, tokens: int = ..., stop: bool = ..., workers: int | None = ..., first: int = ...,
+        **how: Unpack[Searching],
+    ) -> list[Generated]: ...  # fmt: skip
+    def generate(
+        self, texts: str | Iterable[str], *, tokens: int = 60, stop: bool = True, workers: int | None = None,
+        first: int = 0, **how: Unpack[Searching],
     ) -> Generated | list[Generated]:  # fmt: skip
         """Go on from a text, or from each of several, by at most `tokens` tokens.
 
@@ -101,18 +117,24 @@ class Generator(Opened):
         beam for a beam search. With stop=False, the model may not end a text. An empty text begins a new one. What is
         drawn for a text follows from its number: the place in `texts`, of which `first` others stand before them.
         """
-        prompts, search = [texts] if isinstance(texts, str) else list(texts), search_for(tokens, stop, how)
+        prompts, search = several(texts), search_for(tokens, stop, dict(how))
         given, limits = [self.ids(prompt) for prompt in prompts], [tokens] * len(prompts)
         sizes = [len(ids) + tokens for ids in given]
         rows = [(first + i,) for i in range(len(given))]
         found = self.search(given, limits, search, rows=rows, sizes=sizes, workers=workers)
-        every = zip(prompts, given, found, strict=True)
-        done = [self.generated(prompt, ids, some.hypotheses) for prompt, ids, some in every]
+        whole = zip(prompts, given, found, strict=True)
+        done = [self.generated(prompt, ids, some.hypotheses) for prompt, ids, some in whole]
         return done[0] if isinstance(texts, str) else done
 
-    def stream(self, text: str, *, tokens: int = 60, stop: bool = True, first: int = 0, **how: Any) -> TextStream:
-        """The same, piece by piece as it is written."""
-        search = search_for(tokens, stop, how)
+    def stream(
+        self, text: str, *, tokens: int = 60, stop: bool = True, first: int = 0, **how: Unpack[Searching]
+    ) -> TextStream:
+        """The same, piece by piece as it is written.
+
+        >>> for piece in lm.stream("Once upon a time"):
+        ...     print(piece, end="", flush=True)
+        """
+        search = search_for(tokens, stop, dict(how))
         if search.beam > 1 or search.n_best > 1:
             raise InputError(
                 f"beam={search.beam} and n_best={search.n_best} give several texts at once, and a stream is one; "
@@ -169,15 +191,15 @@ class Generator(Opened):
     @overload
     def score(self, texts: str) -> Likelihood: ...  # type: ignore[overload-overlap]
     @overload
-    def score(self, texts: Sequence[str]) -> list[Likelihood]: ...
-    def score(self, texts: str | Sequence[str]) -> Likelihood | list[Likelihood]:
+    def score(self, texts: Iterable[str]) -> list[Likelihood]: ...
+    def score(self, texts: str | Iterable[str]) -> Likelihood | list[Likelihood]:
         """How probable the model finds a text, or each of several; what is longer than the context, in windows."""
-        several = [texts] if isinstance(texts, str) else list(texts)
-        rows = self.tokenizer.encode_batch(several)
+        every = several(texts)
+        rows = self.tokenizer.encode_batch(every)
         rows = [ids[::-1] for ids in rows] if self.about.get("backward") else rows
         if not all(rows):
             raise InputError("an empty text has no probability to be measured; give texts of at least a character")
-        sizes = [(len(ids), len(text.split()), len(text)) for ids, text in zip(rows, several, strict=True)]
+        sizes = [(len(ids), len(text.split()), len(text)) for ids, text in zip(rows, every, strict=True)]
         found = [Likelihood(total, *size) for total, size in zip(self.nats(rows), sizes, strict=True)]
         return found[0] if isinstance(texts, str) else found
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from qkv.decoding.draws import RowNumber
 from qkv.decoding.engine import Engine, Search, Spread
 from qkv.decoding.hypothesis import Hypothesis, loops
-from qkv.folder import About, Loaded
+from qkv.folder import About, Loaded, in_brief
 from qkv.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -124,6 +124,9 @@ class Opened(Searcher):
     @property
     def model(self) -> "Model":
         return self.loaded.model
+
+    def __repr__(self) -> str:
+        return in_brief(self, self.engine.name)
 
 
 def by_length(lengths: list[int], cells: int, parts: int = 1) -> list[list[int]]:

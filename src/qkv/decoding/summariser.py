@@ -1,16 +1,17 @@
 """A summariser: a model folder, loaded, with a document in and its summary out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Unpack, overload
 
 from qkv.config import check_keys
-from qkv.decoding.engine import Search
+from qkv.decoding.engine import Search, Searching
 from qkv.decoding.searcher import Opened, Searched
 from qkv.errors import InputError
 from qkv.models import SequenceToSequence
 from qkv.text.extract import Extract, extract
 from qkv.text.normalise import normalise
+from qkv.text.several import several
 from qkv.text.tokenizer import BOS
 
 TRIGRAMS = 3  # Paulus et al. 2018, section 2.5: no three tokens come twice
@@ -37,7 +38,10 @@ class Summary:
 
 
 class Summariser(Opened):
-    """`qkv.load(folder).summarise(texts)`; a summary is the same whatever else is in the batch."""
+    """What `qkv.load` gives for a model that summarises; a summary is the same whatever else is in the batch.
+
+    >>> print(qkv.load("model").summarise(text, max_tokens=40))
+    """
 
     @property
     def longest(self) -> int:
@@ -50,12 +54,18 @@ class Summariser(Opened):
         return model.room(source) if isinstance(model, SequenceToSequence) else int(model.config.max_length) - source
 
     @overload
-    def summarise(self, texts: str, **how: Any) -> Summary: ...
+    def summarise(  # type: ignore[overload-overlap]
+        self, texts: str, *, min_tokens: int = ..., max_tokens: int = ..., workers: int | None = ...,
+        **how: Unpack[Searching],
+    ) -> Summary: ...  # fmt: skip
     @overload
-    def summarise(self, texts: Sequence[str], **how: Any) -> list[Summary]: ...
     def summarise(
-        self, texts: str | Sequence[str], *, min_tokens: int = 0, max_tokens: int = 0, workers: int | None = None,
-        **how: Any,
+        self, texts: Iterable[str], *, min_tokens: int = ..., max_tokens: int = ..., workers: int | None = ...,
+        **how: Unpack[Searching],
+    ) -> list[Summary]: ...  # fmt: skip
+    def summarise(
+        self, texts: str | Iterable[str], *, min_tokens: int = 0, max_tokens: int = 0, workers: int | None = None,
+        **how: Unpack[Searching],
     ) -> Summary | list[Summary]:  # fmt: skip
         """Summarise a text, or each of several, in `min_tokens` to `max_tokens` tokens, unless given as many as the
         summaries that the model has learned from had. `how` are the fields of Search: beam=5, no_repeat=3 ...
@@ -66,14 +76,15 @@ class Summariser(Opened):
         most = max_tokens or self.about["max_target"]
         if not 0 <= min_tokens <= most:
             raise InputError(f"min_tokens={min_tokens} must be at least 0, and at most max_tokens, {most}")
-        every = [texts] if isinstance(texts, str) else list(texts)
+        every = several(texts)
         for number, text in enumerate(every, start=1):
             if not text.strip():
                 raise InputError(f"text {number} has no word to summarise; give texts with at least a word in each")
         read = [extract(text, self.tokenizer, self.longest) for text in every]
         sources = [self.source(one.ids) for one in read]
         limits = [min(most + 1, self.limit(len(one.ids))) for one in read]
-        search = Search(**{"no_repeat": TRIGRAMS, **how, "at_least": min_tokens})
+        asked: Searching = {"no_repeat": TRIGRAMS, **how, "at_least": min_tokens}
+        search = Search(**asked)
         found = self.search(sources, limits, search, workers=workers)
         done = [self.summary(*one) for one in zip(read, found, strict=True)]
         return done[0] if isinstance(texts, str) else done

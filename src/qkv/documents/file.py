@@ -108,6 +108,16 @@ def translate_file(
     return FileReport(translated, kept, document.remarks + remarks, len(matches))
 
 
+def translate_lines(translator: Translates, source: Path, target: Path, **how: Any) -> FileReport:
+    """Translate plain text line by line, as `qkv translate` does: as many lines come out."""
+    lines = decode(read(source), source.name)[2].split("\n")
+    done = translator.translate(lines, **how)
+    write(target, "\n".join(line.text for line in done).encode("utf-8"))
+    remarks = [f"line {number} {said}" for number, line in enumerate(done, start=1) for said in line.remarks()]
+    translated = sum(bool(line.strip()) for line in lines)
+    return FileReport(translated, len(lines) - translated - (not lines[-1]), remarks)
+
+
 def text_in(path: Path) -> str:
     """All that is language in a file, its paragraphs parted by empty lines; of plain text, the text as it is."""
     suffix = path.suffix.lower()

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol, Unpack
 
 from qkv.decoding import Translated
+from qkv.decoding.engine import Searching
 from qkv.folder import About
 
 # open, close: around words that they belong to, <b> and </b>; they go where those words go.
@@ -32,7 +33,9 @@ Parts = list[str | Mark]
 class Translates(Protocol):
     """What documents need of a translator."""
 
-    def translate(self, texts: Sequence[str], **how: Any) -> list[Translated]: ...
+    def translate(
+        self, texts: Sequence[str], *, split: bool | None = ..., **how: Unpack[Searching]
+    ) -> list[Translated]: ...
 
 
 def about_of(translator: Translates) -> About:

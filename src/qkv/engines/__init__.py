@@ -125,8 +125,9 @@ def tell_once(sentence: str) -> None:
 
 
 def needs_torch(path: Path, device: str, engine: str) -> bool:
-    """Whether a model folder will be run by torch, as far as can be told before it is read."""
-    return device != "cpu" or engine not in ("auto", "int8") or not has_fast_bytes(path)
+    """Whether a model folder will be run by torch, as far as can be told before it is read; one that is not there is
+    refused without it."""
+    return path.exists() and (device != "cpu" or engine not in ("auto", "int8") or not has_fast_bytes(path))
 
 
 def open_by_torch(name: str, path: Path, loaded: Loaded, device: str) -> Engine:

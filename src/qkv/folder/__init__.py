@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from qkv.folder.loaded import About as About
 from qkv.folder.loaded import Loaded as Loaded
 from qkv.folder.loaded import RunFolder as RunFolder
+from qkv.folder.loaded import in_brief as in_brief
 from qkv.folder.loaded import load as load
 from qkv.folder.loaded import look as look
 from qkv.folder.loaded import read_config as read_config

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qkv import manifest
+from qkv import manifest, parts
 from qkv.config import from_tree, to_tree
 from qkv.convert import FAMILIES, find_package
 from qkv.errors import InputError
@@ -30,9 +30,13 @@ def save(
     """Hugging Face's file names, so that other tools see something familiar. The weights are written last: the model's,
     or those that are given in their place."""
     name, settings = origin(model)
-    layout = {"model_type": f"qkv-{name}", "qkv_version": VERSION, "tokenizer": tokenizer.fingerprint}
+    layout: dict[str, Any] = {"model_type": f"qkv-{name}", "qkv_version": VERSION, "tokenizer": tokenizer.fingerprint}
     heads = {"heads": model.head_texts} if isinstance(model, Headed) else {}
-    write_json(folder / "config.json", {**layout, **about, **heads, name: to_tree(settings)})
+    tree = to_tree(settings)
+    chosen = [name, tree, heads, about.get("task", ""), about.get("objective", "")]
+    if imports := parts.needed_by(chosen):
+        layout["imports"] = imports
+    write_json(folder / "config.json", {**layout, **about, **heads, name: tree})
     tokenizer.save(folder / "tokenizer.json")
     special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **special})

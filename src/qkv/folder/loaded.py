@@ -225,6 +225,10 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path} is damaged or not from qkv; copy the whole model folder again") from None
     if version > VERSION:
         raise InputError(f"{path} was written by a later qkv (layout {version}, this one reads {VERSION}); update qkv")
+    if imports := about.pop("imports", {}):
+        from qkv import parts
+
+        parts.check_needed(imports, str(folder))
     if name not in TOLD or name not in about:
         from qkv import contents
 
@@ -247,3 +251,20 @@ def described(tree: Any, folder: Path) -> About:
             reason = error.errors()[0]["msg"]
             raise InputError(f"{folder}/config.json: {name}: {reason} (given: {tree[name]!r})") from None
     return cast(About, tree)
+
+
+def in_brief(opened: Any, engine: str) -> str:
+    """What was loaded, in a line: its task, its languages, its size and what computes."""
+    about, loaded = opened.about, getattr(opened, "loaded", None)
+    if loaded is not None and not loaded.is_built and loaded.context:  # the folder tells enough
+        architecture, count = loaded.architecture, loaded.parameters()
+    else:
+        from qkv.folder.building import origin
+        from qkv.models import count_parameters
+
+        architecture, count = origin(opened.model)[0], count_parameters(opened.model)
+    languages = " -> ".join(filter(None, (about.get("source"), about.get("target"))))
+    sizes = f"{architecture} of {count:,} parameters"
+    told = [f"task {about.get('task', 'translate')}", languages, sizes, f"engine {engine}"]
+    place = f" from {opened.folder}" if opened.folder else ""
+    return f"<{type(opened).__name__}{place}: {', '.join(filter(None, told))}>"

@@ -1,5 +1,6 @@
 """What training and decoding ask of a model, whatever its architecture."""
 
+import re
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any, ClassVar, Literal, Protocol
@@ -84,7 +85,8 @@ class Model(nn.Module):
 
     def sizes(self) -> str:
         """The sizes that a person wants to see at a glance."""
-        return f"d_model {self.config.d_model}, {self.shown.format(c=self.config)}"
+        shown = f"d_model {self.config.d_model}, {self.shown.format(c=self.config)}"
+        return re.sub(r"(?<=, 1 )(layer|head)s\b", r"\1", shown)
 
 
 class SequenceToSequence(Model, Writes):

@@ -19,6 +19,7 @@ from qkv.errors import InputError, nearest
 from qkv.files import digest, read_json, replacing, write_json
 from qkv.folder import About
 from qkv.text.lines import check_file
+from qkv.text.tables import examples_in
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
 
 MOST_HASHES = 100_000  # ten times what a run can hold out: to say what one in ten is, no more need be known
@@ -110,7 +111,8 @@ class Survey:
             yield from self.task.read(part)
             return
         seen = hashlib.blake2b(digest_size=16)
-        for number, given in enumerate(part, start=1):
+        names = {field: [field, self.task.also_called.get(field, field)] for field in self.task.fields}
+        for number, given in enumerate(examples_in(part, names, self.task.shape), start=1):
             example = self.task.from_memory(given, f"{name} example {number}")
             seen.update(repr(example).encode())
             yield example

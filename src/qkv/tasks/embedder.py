@@ -1,6 +1,6 @@
 """What `qkv.load` gives for a model that embeds: texts in, vectors out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -16,10 +16,11 @@ from qkv.engines import open_reader
 from qkv.engines.native.library import Native
 from qkv.engines.native.reader import vectors
 from qkv.errors import InputError, nearest
-from qkv.folder import Loaded
+from qkv.folder import Loaded, in_brief
 from qkv.layers import pooled
 from qkv.models import Headed
 from qkv.text.frames import Pool
+from qkv.text.several import several
 from qkv.text.tokenizer import PAD
 
 CELLS = 2**11  # tokens of a batch, padding counted: enough for products, and of like lengths
@@ -28,6 +29,8 @@ Vectors = NDArray[np.float32]
 
 class Embedder:
     """`qkv.load(folder).embed(texts)`: float32 (n, D), a row for each text; (D,) for one text alone.
+
+    >>> vectors = qkv.load("bert", task="embed").embed(["A dog.", "A cat."])
 
     Of a folder that was trained for something else: `qkv.load(folder, task="embed")`. `pool` and `normalise` are the
     folder's own unless given, and without any the mean of all states, as it is.
@@ -44,8 +47,11 @@ class Embedder:
         self.normalise = task.data.normalise if normalise is None else normalise
         model = loaded.model.eval()
         self.model, self.tokenizer, self.about = model, loaded.tokenizer, loaded.about
-        self.reader = open_reader(loaded, engine)
+        self.reader, self.engine, self.folder = open_reader(loaded, engine), engine, loaded.folder
         self.bounds = task.bounds(self.backbone.config)
+
+    def __repr__(self) -> str:
+        return in_brief(self, self.engine)
 
     @property
     def backbone(self) -> Any:
@@ -62,12 +68,15 @@ class Embedder:
         """How many texts so far had more tokens than are read, and lost those at their end."""
         return int(self.task.cut)
 
-    def embed(self, texts: str | Sequence[str]) -> Vectors:
-        """The vector of a text, or of each of several: the same whatever others stand beside it."""
-        several = [texts] if isinstance(texts, str) else list(texts)
+    def embed(self, texts: str | Iterable[str]) -> Vectors:
+        """The vector of a text, or of each of several: the same whatever others stand beside it.
+
+        >>> qkv.load("bert", task="embed").embed(["A dog.", "A cat."]).shape  # (2, 128)
+        """
+        every = several(texts)
         if self.task.data.lowercase:
-            several = [text.lower() for text in several]
-        rows = self.task.framed(([ids] for ids in self.tokenizer.encode_batch(several)), self.tokenizer, self.bounds)
+            every = [text.lower() for text in every]
+        rows = self.task.framed(([ids] for ids in self.tokenizer.encode_batch(every)), self.tokenizer, self.bounds)
         found = self.vectors(rows)
         return found[0] if isinstance(texts, str) else found
 

@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -10,8 +10,9 @@ import torch
 from qkv.config import Tree
 from qkv.data import Buckets, RowsInMemory
 from qkv.errors import InputError
-from qkv.folder import Loaded
+from qkv.folder import Loaded, in_brief
 from qkv.models import Headed, Outputs
+from qkv.text.several import several
 
 MASK = "<mask>"
 BEAM = 10  # ways to fill all holes of a text that are followed, or as many as are asked for
@@ -36,11 +37,15 @@ class Filler:
         model = loaded.model.eval()
         self.model, self.tokenizer, self.about = model, loaded.tokenizer, loaded.about
         self.folder = loaded.folder
+        self.engine = "plain"
         self.mask, specials = self.tokenizer.special(MASK), set(self.tokenizer.specials.values())
         self.words = torch.tensor([number for number in range(len(self.tokenizer)) if number not in specials])
         self.backbone: Any = model.backbone if isinstance(model, Headed) else model
 
-    def fill(self, texts: str | Sequence[str], k: int = 5, *, jointly: bool = False) -> Any:
+    def __repr__(self) -> str:
+        return in_brief(self, self.engine)
+
+    def fill(self, texts: str | Iterable[str], k: int = 5, *, jointly: bool = False) -> Any:
         """For each <mask> of a text its k best words, {"token", "probability", "text"}; of a text with one, just these.
 
         Several are filled one at a time, while the others stay. `jointly` gives the k best ways to fill all of them,
@@ -48,7 +53,7 @@ class Filler:
         """
         if k < 1:
             raise InputError(f"{k} words were asked for; ask for at least 1")
-        rows = [self.framed(text) for text in ([texts] if isinstance(texts, str) else texts)]
+        rows = [self.framed(text) for text in several(texts)]
         answers = self.together(rows, k) if jointly else self.apart(rows, k)
         return answers[0] if isinstance(texts, str) else answers
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from qkv.config import Tree, setting
 from qkv.errors import InputError, nearest
-from qkv.folder import About, Loaded
+from qkv.folder import About, Loaded, in_brief
 from qkv.models import TransE
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.task import Task
@@ -140,6 +140,9 @@ class NearestEntities:
         self.task, self.loaded, self.folder = task, loaded, loaded.folder
         self.model, self.tokenizer, self.about = loaded.model.eval(), loaded.tokenizer, loaded.about
         self.names: list[str] = self.model.config.entities
+
+    def __repr__(self) -> str:
+        return in_brief(self, "plain")
 
     def predict(self, given: str | Sequence[str]) -> Any:
         several = [given] if isinstance(given, str) else list(given)

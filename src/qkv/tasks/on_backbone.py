@@ -14,6 +14,7 @@ from qkv.tasks.corpus import Survey
 from qkv.tasks.task import Task
 from qkv.tasks.text_config import TextConfig
 from qkv.text.tokenizer import Tokenizer
+from qkv.wording import count_of
 
 # The rate by the width of what is tuned: Devlin et al. 2019 tune BERT base with 2e-5 to 5e-5; the smaller ones of
 # Turc et al. 2019 are best with up to 3e-4.
@@ -92,7 +93,7 @@ class OnBackbone(Task):
         return self.opens(self, loaded, engine)
 
     def remarks(self) -> list[str]:
-        return [f"{self.cut:,} texts had more tokens than the model reads at once: cut"] if self.cut else []
+        return [f"{count_of(self.cut, 'texts')} had more tokens than the model reads at once: cut"] if self.cut else []
 
     def choose(self, survey: Survey, device: Any, training: Any) -> Tree:
         """Devlin et al. 2019, appendix A.3: what has learned before is tuned gently, for a few epochs. A new model

@@ -38,6 +38,7 @@ class OnEncoderDecoder(Task):
     speed = "tokens"
     unique = True
     opens: ClassVar[type[Any]] = Translator
+    rates: ClassVar[dict[str, float]] = RATES
 
     def validation(self, rows: Any) -> Stream:
         return Buckets(rows, tokens=VALID_TOKENS, seed=self.data.seed, sizes=self.sizes)

@@ -11,18 +11,25 @@ from qkv.data import Buckets, Place, RowsInMemory, generator
 from qkv.device import ENGINE
 from qkv.engines import open_reader
 from qkv.errors import InputError
-from qkv.folder import Loaded
+from qkv.folder import Loaded, in_brief
 from qkv.objectives import objective
 
 
 class Predictor:
-    """`qkv.load(folder).predict(given)`: one text in, one answer out; a list in, a list out. Answers are plain data."""
+    """What `qkv.load` gives for a model that answers: one text in, one answer out; a list in, a list out. Answers are
+    plain data.
+
+    >>> qkv.load("critic").predict("What a film!")
+    """
 
     def __init__(self, task: Any, loaded: Loaded, engine: str = ENGINE) -> None:
         self.task, self.loaded, self.objective = task, loaded, objective(task.objective).knowing(loaded.tokenizer)
         self.model, self.tokenizer, self.about = loaded.model.eval(), loaded.tokenizer, loaded.about
         self.folder = loaded.folder
-        self.reader = open_reader(loaded, engine)
+        self.reader, self.engine = open_reader(loaded, engine), engine
+
+    def __repr__(self) -> str:
+        return in_brief(self, self.engine)
 
     def predict(self, given: Any) -> Any:
         """The answer to a text, or what else is one question to the task (two texts, a dict); to a list, a list."""
@@ -68,10 +75,17 @@ class Predictors:
         for name, own in task.tasks.items():
             self.parts[name] = own.open(task.part(loaded, name), engine="plain")
             self.parts[name].reader = reader.of(name)
+        self.engine = engine
+
+    def __repr__(self) -> str:
+        return in_brief(self, self.engine)
 
 
 class Classifier(Predictor):
     """Names the class of a text: {"label": "pos", "probabilities": {"neg": 0.1, "pos": 0.9}}.
+
+    >>> critic = qkv.load("critic")
+    >>> critic.predict("What a film!")["label"]
 
     With others `beside` it, by the mean of their probabilities: Howard & Ruder 2018, section 3.3, average a model that
     reads texts from their beginning and one that reads them from their end.

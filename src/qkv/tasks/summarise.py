@@ -27,6 +27,7 @@ from qkv.text.examples import Summarised
 from qkv.text.extract import extract, sentences_of
 from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS, Tokenizer
+from qkv.wording import count_of
 
 CONTEXT = 1024  # tokens, of a new model where nobody asks for another
 
@@ -125,7 +126,9 @@ class Summarise(OnEncoderDecoder):
 
     def remarks(self) -> list[str]:
         how = "the sentences nearest to the first by tf-idf were taken"
-        said = [f"{self.shortened:,} documents had more tokens than the model reads: {how}"] * (self.shortened > 0)
+        said = [f"{count_of(self.shortened, 'documents')} had more tokens than the model reads: {how}"] * (
+            self.shortened > 0
+        )
         return said + [f"{self.cut:,} began with a sentence that is too long by itself: cut"] * (self.cut > 0)
 
     # -- settings and model --------------------------------------------------------------------------------------

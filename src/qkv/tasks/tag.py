@@ -23,6 +23,7 @@ from qkv.tasks.predictor import Predictor
 from qkv.text import read_tagged
 from qkv.text.examples import Tagged
 from qkv.text.tokenizer import Tokenizer
+from qkv.wording import count_of
 
 WORD = re.compile(r"[@#]?\w(?:[\w'’.&/-]*\w)?|\S")  # signs at the ends of a word are words; those inside it are not
 SHAPE = 'give a text, or {"words": ["...", ...]}'
@@ -113,7 +114,8 @@ class TagWords(OnBackbone):
         return rows
 
     def remarks(self) -> list[str]:
-        return [f"{self.cut:,} sentences were longer than the model reads at once: read in parts"] if self.cut else []
+        said = f"{count_of(self.cut, 'sentences')} had more tokens than the model reads at once: read in parts"
+        return [said] if self.cut else []
 
     # -- what comes of it ----------------------------------------------------------------------------------------
 

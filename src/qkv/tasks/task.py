@@ -22,6 +22,7 @@ from qkv.tasks.measuring import ONE_PROCESS, Sharing, measured
 from qkv.tasks.predictor import Predictor
 from qkv.tasks.text_config import TextConfig
 from qkv.text.tokenizer import Tokenizer
+from qkv.wording import are, count_of
 
 CHUNK, CHUNK_LETTERS = 4096, 2**20  # examples that are encoded together, or letters: each takes some 100 bytes
 
@@ -58,6 +59,7 @@ class Task:
     specials: ClassVar[tuple[str, ...]] = ()  # named tokens that its vocabulary must have, beside those of the model
     opens: ClassVar[type[Any]] = Predictor  # what `qkv.load` gives for a model that answers
     names: ClassVar[Mapping[str, Sequence[str]]] = {}  # of the texts of a question, where it has several: see asking.py
+    also_called: Mapping[str, str] = {}  # another name that the column of a field may have in a table
     one: ClassVar[tuple[type[Any], ...]] = (str, Mapping)  # what is one question to it; a list of them is several
     start: Tree = {}  # noqa: RUF012  # the settings of the model to begin with, if there is one
     sharing: Sharing = ONE_PROCESS  # processes among which validation is shared out
@@ -87,10 +89,8 @@ class Task:
     def from_memory(self, given: Any, place: str) -> Any:
         """An example out of what a program gives: its fields in their order, or by name; `place` names it."""
         with suppress(TypeError):
-            if isinstance(given, Mapping):
-                example = self.example_class(**given, place=place)
-            else:
-                example = self.example_class(*((given,) if isinstance(given, str) else given), place)
+            values, named = ((), given) if isinstance(given, Mapping) else (given, {})
+            example = self.example_class(*([values] if isinstance(values, str) else values), **named, place=place)
             if all(isinstance(getattr(example, name), kind) for name, kind in self.fields.items()):
                 return example
         raise InputError(f"{place} is {given!r:.60}; {self.name} learns from {self.shape}: {', '.join(self.fields)}")
@@ -112,7 +112,7 @@ class Task:
                 found.kept += 1
                 yield example
         if dropped:
-            found.findings.append(f"{dropped:,} training {self.unit} are also to validate or to test: dropped")
+            found.findings.append(f"{are(dropped, self.unit, 'training ')} also to validate or to test: dropped")
 
     def key(self, example: Any) -> str:
         """What examples are held out by when no validation files are given: those with equal keys stay together."""
@@ -231,7 +231,7 @@ class Task:
 
     def counted(self, corpus: Corpus) -> str:
         """How much there is, for people."""
-        return f"{self.name}: {len(corpus.train):,} {self.unit} to train on, {len(corpus.valid):,} to validate"
+        return f"{self.name}: {count_of(len(corpus.train), self.unit)} to train on, {len(corpus.valid):,} to validate"
 
     # -- what comes of it ----------------------------------------------------------------------------------------
 

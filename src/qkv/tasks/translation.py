@@ -26,6 +26,7 @@ from qkv.text import Pair, languages, read_pairs
 from qkv.text.doctor import Report, Rules, examine, fail_if_unusable
 from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS, Tokenizer
+from qkv.wording import count_of
 
 TIMED, ROUNDS = 100, 3  # sentences whose decoding is timed, and how often
 
@@ -81,6 +82,7 @@ class Translate(OnEncoderDecoder):
     def __init__(self, data: PairsConfig, model: type[Model] | None = None) -> None:
         super().__init__(data, model)
         self.languages: tuple[str | None, str | None] = data.source or None, data.target or None
+        self.also_called = {side: code for side, code in zip(self.fields, self.languages, strict=True) if code}
         self.skipped = Counter[str]()  # what was no pair at all
 
     def look(self, paths: Sequence[Path]) -> None:
@@ -163,7 +165,7 @@ class Translate(OnEncoderDecoder):
 
     def counted(self, corpus: Corpus) -> str:
         direction = f"{corpus.facts['source'] or 'source'} -> {corpus.facts['target'] or 'target'}"
-        return f"{direction}: {len(corpus.train):,} pairs to train on, {len(corpus.valid):,} to validate"
+        return f"{direction}: {count_of(len(corpus.train), 'pairs')} to train on, {len(corpus.valid):,} to validate"
 
     # -- what comes of it ----------------------------------------------------------------------------------------
 

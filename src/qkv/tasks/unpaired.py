@@ -27,6 +27,7 @@ from qkv.text import read_sentences
 from qkv.text.examples import Monolingual
 from qkv.text.normalise import normalise
 from qkv.text.tokenizer import EOS, Tokenizer
+from qkv.wording import count_of
 
 COUNTED = 200_000  # sentences whose tokens are counted, to tell which language has which
 NEIGHBOURS = 1024  # tokens whose neighbours are searched at a time
@@ -114,7 +115,7 @@ class Unpaired(OnEncoderDecoder):
         yield from super().examine(with_words(), held_out, found, name)
         found.read += empty
         if empty:
-            found.findings.append(f"{empty:,} lines had no word: dropped")
+            found.findings.append(f"{count_of(empty, 'lines')} had no word: dropped")
 
     def key(self, example: Monolingual) -> str:
         return normalise(example.text)
@@ -145,7 +146,7 @@ class Unpaired(OnEncoderDecoder):
 
     def counted(self, corpus: Corpus) -> str:
         languages = f" of {', '.join(corpus.facts['languages'])}" if corpus.facts["languages"] else ""
-        return f"{len(corpus.train):,} sentences{languages} to train on, {len(corpus.valid):,} to validate"
+        return f"{count_of(len(corpus.train), 'sentences')}{languages} to train on, {len(corpus.valid):,} to validate"
 
     # -- what comes of it ----------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Which parameters learn, how fast, and by what steps: freezing, rates by layer, weight decay; optimisers."""
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from qkv.positions import Position
 from qkv.training.groups import Group, Optimizers, each, matches, parameters, parted
 from qkv.training.ranks import ALONE, Ranks
 from qkv.training.settings import TrainingConfig
-from qkv.training.sharding import whole
+from qkv.training.sharding import shared_as, whole
 
 TABLES = Embedding | nn.Embedding | Projection | Position  # of tokens and of positions
 LATE = 1e9  # steps after which beta^t is 0
@@ -166,6 +166,22 @@ def uncorrected(adam: torch.optim.Adam) -> torch.optim.Adam:
             step = torch.full((), LATE, device=weight.device)
             adam.state[weight] = {"step": step, **{key: torch.zeros_like(weight) for key in ("exp_avg", "exp_avg_sq")}}
     return adam
+
+
+def state_of(optimizer: torch.optim.Optimizer | Optimizers) -> dict[str, Tensor]:
+    """What it remembers of each parameter, by the parameter's number: "3.exp_avg"."""
+    entries = optimizer.state_dict()["state"].items()
+    return {f"{i}.{name}": value for i, entry in entries for name, value in entry.items()}
+
+
+def restore_state(optimizer: torch.optim.Optimizer | Optimizers, tensors: Mapping[str, Tensor]) -> None:
+    """Let it remember that again; of parameters that are shared out, each rank its share."""
+    moved = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        i, name = key.split(".", 1)
+        state.setdefault(int(i), {})[name] = shared_as(value, moved[int(i)])
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
 def matrices(model: nn.Module) -> list[nn.Parameter]:

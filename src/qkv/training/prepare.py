@@ -20,6 +20,7 @@ from qkv.tasks import Corpus, Survey, Task
 from qkv.tasks.corpus import PARTS, Part, learn_tokenizer
 from qkv.text.tokenizer import BOS, PAD, UNK, Tokenizer
 from qkv.training.settings import Settings, TrainingConfig, architecture, complete, paths, spelled_out, task_of
+from qkv.wording import count_of
 
 FITTED = ("vocab_size", "n_classes", "sentence_ends", "mask_id")  # settings of a model that follow from its data
 
@@ -108,7 +109,7 @@ def read(asked: Tree, memory: Mapping[str, Part], place: Path, display: Display,
     with display.counting("reading", None, reader.unit) as tick:
         survey = Survey(reader, parts, place, tick)
     found, valid = survey.found["train"], survey.found["valid"]
-    display.say(f"{found.read:,} {reader.unit} read, {found.kept:,} kept")
+    display.say(f"{count_of(found.read, reader.unit)} read, {found.kept:,} kept")
     for line in (*found.findings, *(f"validation: {line}" for line in valid.findings)):
         display.say(f"  {line}")
     return survey
@@ -157,9 +158,9 @@ def write(place: Path, task: Task, survey: Survey, tokenizer: Tokenizer, facts: 
         corpus = Corpus.write(place, task, survey, tokenizer, facts, tick)
     for which, written in (("", corpus.train.written), ("validation: ", corpus.valid.written)):
         if written.duplicates:
-            display.say(f"  {which}{written.duplicates:,} {task.unit} repeated another one exactly: dropped")
+            display.say(f"  {which}{count_of(written.duplicates, task.unit)} repeated another one exactly: dropped")
         if written.too_long:
-            display.say(f"  {which}{written.too_long:,} {task.unit} {task.too_long()}: dropped")
+            display.say(f"  {which}{count_of(written.too_long, task.unit)} {task.too_long()}: dropped")
     for line in task.remarks():
         display.say(f"  {line}")
     return corpus

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import tomli_w
 import torch
@@ -22,14 +22,15 @@ from qkv.folder import About, Loaded, RunFolder
 from qkv.models import MODELS, Model
 from qkv.objectives import first, in_full, leads, objective
 from qkv.tasks import TASKS, Corpus, Task
-from qkv.tasks.corpus import Part, are_files, is_given
+from qkv.tasks.corpus import Part, are_files
 from qkv.text.tokenizer import Tokenizer
-from qkv.training import checkpoint, going_on, prepare
+from qkv.training import budget, checkpoint, going_on, prepare
+from qkv.training.given import AlsoGiven, Section, check_call, sorted_out, with_limits
 from qkv.training.groups import Group, parted
 from qkv.training.optimizers import freeze
 from qkv.training.ranks import ALONE, Ranks, joined
 from qkv.training.settings import Settings, asked_for, check, modern, paths, task_for, task_of
-from qkv.training.telling import Teller
+from qkv.training.telling import OnEvent, Teller
 from qkv.training.trainer import Hooks, Trainer
 
 NEW = ".corpus.part"  # where a corpus waits until nothing can be wrong with it
@@ -41,7 +42,12 @@ HEADER = "# The complete settings of this run; `qkv train --recipe` takes this f
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run came to."""
+    """What a run came to.
+
+    >>> trained = qkv.train("pairs.tmx", source="en", target="de", minutes=30)
+    >>> print(trained.stopped, trained.best["bleu"])
+    >>> qkv.load(trained.out).translate("Two dogs.")
+    """
 
     out: Path
     stopped: str  # why
@@ -52,33 +58,30 @@ class Trained:
 
 
 def train(
-    *files: str | Path, task: str = "", start: str | Path | None = None, out: str | Path = "model",
-    valid: Sequence[str | Path] | Iterable[Any] = (), test: Sequence[str | Path] = (), recipe: str | Path | None = None,
-    restart: bool = False, quiet: bool = False, **settings: Any,
+    *files: str | Path, task: str = "", source: str = "", target: str = "", start: str | Path | None = None,
+    out: str | Path = "model", valid: Sequence[str | Path] | Iterable[Any] = (), test: Sequence[str | Path] = (),
+    recipe: str | Path | None = None, minutes: float | None = None, epochs: float | None = None,
+    steps: int | None = None, architecture: str = "", objective: str | Section = "", data: Section | None = None,
+    model: Section | None = None, training: Section | None = None, on_event: OnEvent | None = None,
+    restart: bool = False, quiet: bool = False, **given: Unpack[AlsoGiven],
 ) -> Trained:  # fmt: skip
     """Train a model of a task on files, or on examples in memory; the same call again goes on where it stopped.
 
-    >>> qkv.train("pairs.tmx", source="en", target="de", out="model", training={"minutes": 30}, model={"d_model": 256})
+    >>> qkv.train("pairs.tmx", source="en", target="de", out="model", minutes=30, model={"d_model": 256})
     >>> qkv.train(pairs=[("Two dogs.", "Zwei Hunde."), ...], out="model")
-    >>> qkv.train("train.tsv", task="classify", valid=["valid.tsv"], start="lm", out="critic")
+    >>> qkv.train(labelled=frame, valid=held_out, start="lm", out="critic")  # a DataFrame, or a Hugging Face dataset
 
-    `settings` are trees of the sections data, model, objective and training, as in a recipe; or examples under the name
-    of their shape (pairs, texts, labelled ..): lists, generators, anything iterable.
+    Examples have the name of their shape (pairs, texts, labelled ..). `data`, `model`, `objective` and `training` are
+    sections of a recipe. `on_event` sees each record of the log as it is made, every step, every validation: {"event":
+    "train", "step": 7, "loss": 5.1, ..}; if it returns True, the run ends there, validated and saved as by a limit.
     """
-    is_one = isinstance(valid, str | Path)
-    valid = [valid] if is_one else valid
-    test = [test] if isinstance(test, str | Path) else test
-    shapes = {kind.shape: name for name, kind in reversed(TASKS.items())}  # of several tasks the first
-    memory: dict[str, Part] = {}
-    for shape in shapes.keys() & settings.keys():
-        memory["train"], task = settings.pop(shape), task or shapes[shape]
-        named_by = Path if shape == "texts" and not is_one else str | Path  # a text is a string itself
-        if is_given(valid) and not are_files(valid, named_by):
-            memory["valid"], valid = valid, ()
-    lists = {"train": files, "valid": list(valid), "test": test}
-    given: Tree = {name: [str(path) for path in several] for name, several in lists.items() if several}
-    given |= {name: str(value) for name, value in (("task", task), ("start", start)) if value}
-    asked, where = asked_for(recipe, {**settings, **given}), str(recipe or "settings")
+    check_call(out, on_event)
+    own: Tree = {"source": source, "target": target, "architecture": architecture, "objective": objective, "data": data}
+    own |= {"model": model, "training": with_limits(training, minutes=minutes, epochs=epochs, steps=steps)}
+    own |= {"start": str(start) if start else ""}
+    settings, memory = sorted_out(files, task, valid, test, dict(given))
+    asked = asked_for(recipe, {**{name: value for name, value in own.items() if value}, **settings})
+    where = str(recipe or "settings")
     with joined() as ranks, torch.random.fork_rng(devices=[]):
         display = Display(quiet or not ranks.is_first)
         begins = restart or not RunFolder(Path(out)).recipe.exists()
@@ -86,7 +89,8 @@ def train(
             asked["task"], why = task_for(paths(asked["train"]), asked)
             display.say(why) if why else None
         with alone_in(Path(out)) if ranks.is_first else nullcontext():
-            return Run(Path(out), asked, display, restart=restart, where=where, memory=memory, ranks=ranks).go()
+            run = Run(Path(out), asked, display, restart=restart, where=where, memory=memory, ranks=ranks)
+            return run.go(on_event)
 
 
 @contextmanager
@@ -128,7 +132,7 @@ class Run:
         for left in chain.from_iterable(map(out.glob, LEFT)):
             remove(left)
 
-    def go(self) -> Trained:
+    def go(self, on_event: OnEvent | None = None) -> Trained:
         settings, corpus, model = self.ready()
         task = TASKS[settings.task](settings.data, MODELS[settings.architecture])
         about = task.about(corpus)
@@ -140,7 +144,7 @@ class Run:
         shares = settings.training.shard
         task.shared_among(ALONE if shares else self.ranks)  # with a share of the weights nobody can answer alone
         valid, judge = task.validation(corpus.valid), task.judge(loaded, corpus, settings.training)
-        teller = Teller(self.display, self.folder, task, settings)
+        teller = Teller(self.display, self.folder, task, settings, on_event)
         hooks = Hooks(
             lambda model: task.summed_up({**task.measure(model, asked, valid), **judge()}),
             lambda weights, path: folder.save(path, model, corpus.tokenizer, loaded.about, weights),
@@ -152,7 +156,7 @@ class Run:
         pace = trainer.probe() if self.ranks.is_first or shares else 0.0
         with checkpoint.explained(self.out):
             if self.ranks.is_first:
-                teller.announce(trainer, task.counted(corpus), went_on, pace)
+                teller.announce(trainer, task.counted(corpus), went_on, pace, valid.count(0))
                 with teller.listening():
                     stopped = trainer.run()
                 teller.summary(stopped)
@@ -234,9 +238,30 @@ class Run:
             corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display)
             try:  # so that nothing is lost by what cannot be read or asked
                 prepare.check_asked(task, corpus, model, settings)
+                if budget.is_by_time(settings):
+                    return self.in_time((task, settings, corpus, model), tree, asked)
             except InputError:
                 remove(self.out / NEW)
                 raise
+        return task, settings, corpus, model
+
+    def in_time(
+        self, made: tuple[Task, Settings, Corpus, Model], tree: Tree, asked: Tree
+    ) -> tuple[Task, Settings, Corpus, Model]:
+        """The same with settings that suit the minutes that are given, by the pace that is measured."""
+        task, before, corpus, model = made
+        tokenizer, facts, out = corpus.tokenizer, corpus.facts, self.out
+
+        def tried(some: Tree) -> budget.Tried:
+            return budget.Tried(task, prepare.fitted(task, some, tokenizer, facts, self.where), corpus, out, self.ranks)
+
+        plan = budget.planned(tree, asked, getattr(task, "rates", {}), tree["training"]["minutes"], tried)
+        for sentence in plan.said:
+            self.say(sentence)
+        settings = prepare.fitted(task, plan.tree, tokenizer, facts, self.where)
+        task.data = settings.data
+        if settings.model != before.model:
+            model = self.built(task, settings, facts, tokenizer)
         return task, settings, corpus, model
 
     def built(self, task: Task, settings: Settings, facts: About, tokenizer: Tokenizer) -> Model:

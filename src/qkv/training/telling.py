@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from typing import Any
@@ -19,9 +19,12 @@ from qkv.folder import RunFolder
 from qkv.look import draw_curves
 from qkv.models import count_parameters
 from qkv.tasks import Task
+from qkv.training.pace import TimeLeft
 from qkv.training.settings import Settings
 from qkv.training.trainer import Trainer
+from qkv.wording import count_of
 
+OnEvent = Callable[[dict[str, Any]], object]  # sees each record; True ends the run
 SHOWN = ("loss", "perplexity", "bleu", "rouge_l", "accuracy", "pearson", "f1", "mean")  # of all figures of a validation
 EVERY = 1.0  # seconds of training that one line of the log stands for
 BAR = 12  # columns
@@ -109,15 +112,17 @@ def step_of(line: str) -> float:
 class Teller:
     """Sentences about one run, and the events of its trainer passed on."""
 
-    def __init__(self, display: Display, folder: RunFolder, task: Task, settings: Settings) -> None:
+    def __init__(
+        self, display: Display, folder: RunFolder, task: Task, settings: Settings, on_event: OnEvent | None = None
+    ) -> None:
         self.display, self.say, self.folder, self.task, self.settings = display, display.say, folder, task, settings
+        self.on_event = on_event
         self.recent: deque[tuple[float, int, float]] = deque(maxlen=50)  # when, tokens, loss
         self.printed, self.validation = 0.0, ""
 
-    def announce(self, trainer: Trainer, counted: str, went_on: bool, pace: float) -> None:
+    def announce(self, trainer: Trainer, counted: str, went_on: bool, pace: float, valid_batches: int = 0) -> None:
         """`pace` is in seconds a batch, as it was tried."""
-        self.trainer, self.pace = trainer, pace * trainer.c.accumulate
-        t = trainer
+        self.trainer = t = trainer
         model: Any = t.model
         self.say(f"{counted}; {self.settings.model.vocab_size:,} sub-words")
         self.say(
@@ -127,27 +132,17 @@ class Teller:
         )
         if went_on:
             self.say(f"going on from step {t.now.step:,} ({duration(t.now.seconds)} of training so far)")
-        about = f"about {duration(left)} at " if (left := self.left(measured=False)) is not None else ""
-        plan = f"{about}{self.pace:.2f} s a step"
+        self.time = TimeLeft(t, pace * t.c.accumulate, valid_batches)
+        about = f"about {duration(left)} at " if (left := self.time.seconds()) is not None else ""
+        plan = f"{about}{pace * t.c.accumulate:.2f} s a step"
         self.say(f"limits: {self.limits()}; {plan}. Settings and log are in {self.folder.place}")
 
     def limits(self) -> str:
         c = self.trainer.c
-        limits = {f"{c.epochs:g} epochs": c.epochs, f"{c.steps:,} steps": c.steps, f"{c.minutes:g} minutes": c.minutes}
-        limits[f"{c.patience} validations without a better one"] = c.patience
-        return ", ".join(said for said, limit in limits.items() if limit) or "none (Ctrl-C stops and saves)"
-
-    def left(self, measured: bool = True) -> float | None:
-        """Seconds to the nearest limit: by what the run has taken so far, or by the pace of the first batches."""
-        t, c = self.trainer, self.trainer.c
-        if measured and (done := t.progress()) > 0.02:
-            return t.now.seconds * (1 - done) / done
-        per_epoch = t.batches.count(0) / c.accumulate
-        options = [(c.steps - t.now.step) * self.pace] if c.steps else []
-        options += [(c.epochs - t.epoch()) * per_epoch * self.pace] if c.epochs else []
-        options += [c.minutes * 60 - t.now.seconds] if c.minutes else []
-        nearest = min(options, default=math.inf)
-        return max(0.0, nearest) if math.isfinite(nearest) else None
+        limits = {"epochs": c.epochs, "steps": c.steps, "minutes": c.minutes}
+        limits["validations without a better one"] = c.patience
+        said = (count_of(limit, what) for what, limit in limits.items() if limit)
+        return ", ".join(said) or "none (Ctrl-C stops and saves)"
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -157,11 +152,17 @@ class Teller:
         with closing(self.log), self.display.bar(*columns, transient=False) as self.update:
             yield
 
-    def event(self, event: dict[str, Any]) -> None:
+    def event(self, event: dict[str, Any]) -> bool:
+        """Tell of an event; whether who listens asks for the run's end."""
+        self.tell(event)
+        return self.on_event is not None and self.on_event(dict(event)) is True
+
+    def tell(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "note":
             self.say(event["text"])
             return
+        self.time.event(kind)
         self.log.event(event)
         if kind == "train":
             self.step(event)
@@ -195,7 +196,7 @@ class Teller:
         losses = [loss for _, _, loss in self.recent if math.isfinite(loss)]
         loss = sum(losses) / len(losses) if losses else math.nan
         speed = f"{tokens / seconds:,.0f} {self.task.speed}/s" if seconds else "measuring speed"
-        ahead = f"{duration(left)} left" if (left := self.left()) is not None else ""
+        ahead = f"{duration(left)} left" if (left := self.time.seconds()) is not None else ""
         parts = {
             "epoch": f"epoch {event['epoch']:.2f}", "step": f"step {event['step']:,}", "loss": f"loss {loss:.3f}",
             "rate": f"rate {event['learning_rate']:.2e}", "speed": speed, "left": ahead, "valid": self.validation,
@@ -214,7 +215,7 @@ class Teller:
                 f"no validation gave a number, so there is no model of this run in {out}; begin anew with "
                 "--restart and a lower --training.learning-rate"
             )
-        self.say(f"done: {stopped}, after {t.now.step:,} steps in {duration(t.now.seconds)}")
+        self.say(f"done: {stopped}, after {count_of(t.now.step, 'steps')} in {duration(t.now.seconds)}")
         self.say(f"the best weights (step {t.now.best_step:,}) are in {out}; try: {self.task.asks} --model {out}")
         if self.folder.baselines.exists():
             self.beside_baselines()

@@ -25,11 +25,12 @@ from qkv.objectives import Carrying, Objective
 from qkv.training import checkpoint
 from qkv.training.averaging import AVERAGES, averaged
 from qkv.training.groups import Group
-from qkv.training.optimizers import Unfreezing, build_optimizer, clip_each, freeze
+from qkv.training.optimizers import Unfreezing, build_optimizer, clip_each, freeze, restore_state, state_of
 from qkv.training.ranks import ALONE, Ranks
 from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import TrainingConfig
 from qkv.training.sharding import gathered, readable, shard, shared_as, whole
+from qkv.wording import are
 
 Placed = tuple[Batch, Place]  # a batch, and the place after it
 
@@ -55,11 +56,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class Hooks:
-    """What the loop calls out to. None of it may change the course of training."""
+    """What the loop calls out to. None of it may change the course of training, but for its end."""
 
     validate: Callable[[Any], dict[str, float]]  # figures of a model on the validation set
     save_model: Callable[[dict[str, Tensor], Path], None]  # a model folder of these weights
-    report: Callable[[dict[str, Any]], None]  # an event for log and display
+    report: Callable[[dict[str, Any]], bool | None]  # an event for log and display; True asks the run to end
     out: Path
 
 
@@ -90,6 +91,7 @@ class Trainer:
         self.schedule = build(SCHEDULES, c.schedule)
         self.average = build(AVERAGES, c.average)
         self.now, self.carrying = Progress(), Carrying()
+        self.ends = False  # a report has asked for the end
         self.folder = RunFolder(hooks.out).checkpoints
         self.saved_at = time.monotonic()
         self.saved: dict[str, Any] = {}  # the counters of the newest checkpoint
@@ -106,12 +108,16 @@ class Trainer:
                 figures = self.step(list(islice(stream, self.c.accumulate // self.ranks.count)))
                 self.now.place = self.batches.after(self.now.place, self.c.accumulate)
                 self.now.seconds = self.ranks.first(time.monotonic() - began)
-                self.hooks.report({"event": "train", **figures})
+                self.report({"event": "train", **figures})
                 if self.validation_due():
                     self.validate()
-                if any(self.ranks.sum(asked_to_stop())):
+                interrupted, ends = self.ranks.sum(asked_to_stop(), self.ends)
+                if interrupted:
                     self.save()
                     return "interrupted"
+                if ends:
+                    reason = "on_event asked for the end"
+                    break
                 if self.checkpoint_due():
                     self.save()
         self.save()  # so that Ctrl-C may cut the last validation off
@@ -164,7 +170,7 @@ class Trainer:
         self.now.bad_in_a_row += 1
         rows = [row for batch, _ in batches for row in batch.rows.tolist()]
         self.carrying = Carrying()  # what such a batch has left
-        self.hooks.report({"event": "bad", "step": self.now.step, "rows": rows, "count": self.now.bad})
+        self.report({"event": "bad", "step": self.now.step, "rows": rows, "count": self.now.bad})
         if self.now.bad >= BAD_AT_MOST:
             raise InputError(
                 f"{self.now.bad} batches gave a loss that is not a number; the last good weights are in {self.folder}; "
@@ -173,7 +179,7 @@ class Trainer:
         if self.now.bad_in_a_row >= BAD_IN_A_ROW and (saved := checkpoint.newest(self.folder, self.say)):
             self.restore_tensors(saved)  # the counters go on: the batches that did it are not read again
             self.now.bad_in_a_row = 0
-            self.hooks.report({"event": "rollback", "step": self.now.step, "to": saved.state["step"]})
+            self.report({"event": "rollback", "step": self.now.step, "to": saved.state["step"]})
 
     # -- when to do what -----------------------------------------------------------------------------------------
 
@@ -184,9 +190,9 @@ class Trainer:
         """How far the run is and how far it may go, by each limit that it has, and what is said when it gets there."""
         steps, epochs, minutes = self.c.steps, self.c.epochs, self.c.minutes
         limits = [
-            (self.now.step, steps, f"{steps} steps are done"),
-            (self.epoch(), epochs, f"{epochs:g} epochs are done"),
-            (self.now.seconds / 60, minutes, f"{minutes:g} minutes are over"),
+            (self.now.step, steps, f"{are(steps, 'steps')} done"),
+            (self.epoch(), epochs, f"{are(epochs, 'epochs')} done"),
+            (self.now.seconds / 60, minutes, f"{are(minutes, 'minutes')} over"),
         ]
         return [one for one in limits if one[1]]
 
@@ -229,7 +235,7 @@ class Trainer:
                 self.hooks.save_model(weights, self.hooks.out)
         self.model.train()
         event = {"event": "valid", "step": self.now.step, "epoch": round(self.epoch(), 3), "best": is_best}
-        self.hooks.report({**event, **figures, "peak_memory": peak_memory()})
+        self.report({**event, **figures, "peak_memory": peak_memory()})
         self.save()
 
     def probe(self, samples: int = 3) -> float:
@@ -249,14 +255,12 @@ class Trainer:
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Write a checkpoint, unless the newest one is of this very moment. The first rank does, and asks all others
-        that have shares."""
+        """Write a checkpoint, unless the newest one is of this very moment: the first rank, of all that have shares."""
         if (state := asdict(self.now)) == self.saved or not (self.ranks.is_first or self.c.shard):
             return
         tensors = {f"average.{name}": value for name, value in self.average.tensors().items()}
         tensors |= {f"carried.{i}": value for i, value in enumerate(self.carrying.state)}
-        for i, entry in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{i}.{name}": value for name, value in entry.items()}
+        tensors |= {f"optimizer.{name}": value for name, value in state_of(self.optimizer).items()}
         # Weights and average may share storage, which safetensors refuses: each tensor is its own copy.
         tensors = {name: whole(value.detach()).to("cpu", copy=True) for name, value in tensors.items()}
         weights = gathered(self.model)
@@ -286,13 +290,11 @@ class Trainer:
         # An average calls each weight by its name, behind a word of its own.
         kept = {name: shared_as(value, own.get(name.split(".", 1)[-1])) for name, value in groups["average"].items()}
         self.average.restore({name: value.to(self.device) for name, value in kept.items()})
-        moved = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        state = defaultdict[int, dict[str, Tensor]](dict)
-        for key, value in groups["optimizer"].items():
-            i, name = key.split(".", 1)
-            state[int(i)][name] = shared_as(value, moved[int(i)])
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": dict(state)})
+        restore_state(self.optimizer, groups["optimizer"])
         return groups
 
+    def report(self, event: dict[str, Any]) -> None:
+        self.ends |= self.hooks.report(event) is True
+
     def say(self, sentence: str) -> None:
-        self.hooks.report({"event": "note", "text": sentence})
+        self.report({"event": "note", "text": sentence})
