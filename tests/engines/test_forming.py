@@ -46,10 +46,26 @@ def test_one_that_differs_is_not_kept_nor_an_old_one(
     (tmp_path / FILE).write_bytes(bytes(200))  # of other weights
     monkeypatch.setattr(forming, "LEAST", {name: (1.1, what) for name, (_, what) in forming.LEAST.items()})
     said = forming.keep_form(loaded, ROWS)
-    assert said.startswith("there is no int8.qkv: in 8 bits of 3 texts, ")
+    assert said.startswith("there is no int8.qkv: in 16 bits of 3 texts, ")
     assert said.endswith("qkv quantize compares more text")
     assert not [*tmp_path.glob("*int8*")]
     assert "there is no text to compare with" in forming.keep_form(loaded, [])
+
+
+@needs_engine
+def test_where_8_bits_differ_16_are_kept(
+    loaded: folder.Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = forming.alike
+
+    def alike(model: Any, native: library.Native, rows: list[list[int]]) -> str:
+        if native.bits == 8:
+            raise forming.DiffersError("they differ")
+        return compared(model, native, rows)
+
+    monkeypatch.setattr(forming, "alike", alike)
+    assert "int8.qkv is the model in 16 bits: of 3 texts, " in forming.keep_form(loaded, ROWS)
+    assert library.Native(tmp_path / FILE).bits == 16
 
 
 def test_a_run_ends_well_whatever_becomes_of_the_form(
@@ -66,7 +82,7 @@ def test_a_run_ends_well_whatever_becomes_of_the_form(
         pairs=pairs, out=tmp_path / "m", model=small, data={"vocab_size": 300},
         training={"steps": 1, "threads": 1, "precision": "float32"},
     )  # fmt: skip
-    assert trained.stopped == "1 steps are done"
+    assert trained.stopped == "1 step is done"
     assert "the engine's form of the model was not made: no such form" in capsys.readouterr().err
 
 

@@ -139,7 +139,7 @@ def open_by_torch(name: str, path: Path, loaded: Loaded, device: str) -> Engine:
 def in_words(engine: Engine) -> str:
     """Which engine it is, and how it computes."""
     if isinstance(engine, NativeWriter):
-        return f"{engine.name} (8 bits by the native engine, {engine.native.processor})"
+        return f"{engine.name} ({engine.native.bits} bits by the native engine, {engine.native.processor})"
     from qkv.decoding.plain import Plain
     from qkv.engines.lean import Lean
 

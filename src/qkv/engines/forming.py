@@ -34,7 +34,7 @@ LEAST = {
     "cosine": (ALIKE, "is the cosine of the vectors"),
     "same_labels": (SAME, "of the labels are the same"),
 }
-BITS = (8,)  # the forms to try, the smallest first: a wider one would follow here
+BITS = (8, 16)  # the forms to try, the smallest first
 
 
 class DiffersError(InputError):
@@ -99,5 +99,5 @@ def alike(model: Model, native: Native, rows: list[list[int]]) -> str:
     said = ", ".join(f"{figures[name]:.1%} {what}" for name, (_, what) in LEAST.items() if name in figures)
     said = f"of {len(rows)} texts, {said}"
     if any(figures[name] < least for name, (least, _) in LEAST.items() if name in figures):
-        raise DiffersError(f"in 8 bits {said}, which is too little")
+        raise DiffersError(f"in {native.bits} bits {said}, which is too little")
     return said
