@@ -14,7 +14,8 @@ const HEAD_BOX = 7; // pixels of a head's box beside a token
 /** `weights[i]` (rows by columns) belongs to the head `heads[i]` of `count`; the cursor is [token, side]. */
 export function lineView({ rows, columns, weights, heads, count, ...rest }) {
   const sides = [rows, columns];
-  const room = Math.min(WIDEST_LABEL, Math.max(...sides.flat().map((label) => widthOf(label, 12))));
+  const labels = [...sides.flat(), t("queries"), t("keys")];
+  const room = Math.min(WIDEST_LABEL, Math.max(...labels.map((label) => widthOf(label, 12))));
   const links = strongest(weights);
   return {
     ...rest,
