@@ -19,6 +19,7 @@ from qkv import folder, manifest
 from qkv.documents.place import place as placed
 from qkv.documents.segment import Mark
 from qkv.errors import InputError
+from qkv.folder.building import FILES
 from qkv.text.lines import LONGEST, read_lines
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
@@ -143,7 +144,7 @@ def test_a_folder(name: str, here: Path) -> None:
         folder.load(here / "mt")
 
 
-@pytest.mark.parametrize("name", [*folder.FILES, "model.safetensors", manifest.NAME])
+@pytest.mark.parametrize("name", [*FILES, "model.safetensors", manifest.NAME])
 def test_no_flipped_byte_goes_unseen(name: str, here: Path) -> None:
     """40 places in each file of a model folder; what is no part of the weights, such as "format", may be anything."""
     path = here / "mt" / name

@@ -117,6 +117,9 @@ HIDDEN = """all => all.filter((one) => {
 }).map((one) => one.outerHTML.slice(0, 90))"""
 
 
+SEEN = "button, label, h2, h3, .stage, .about, canvas"
+
+
 def test_on_a_phone_nothing_is_cut(both_ways: str, window: Open, shot: Shot) -> None:
     """No picture and no label is wider than the screen; of a model of two stacks both are there."""
     page = window(**PHONE).open(link(both_ways, q=LINES, model="back"))
@@ -124,8 +127,8 @@ def test_on_a_phone_nothing_is_cut(both_ways: str, window: Open, shot: Shot) -> 
     for tab in TABS:
         page.locator(f"#tab-{tab}").click()
         expect(page.locator("#panel canvas").first).to_be_visible()
+        page.wait_for_function(f"() => ({HIDDEN})([...document.querySelectorAll('{SEEN}')]).length === 0")  # once drawn
         assert page.evaluate("document.documentElement.scrollWidth") == 360
-        assert page.locator("button, label, h2, h3, .stage, .about, canvas").evaluate_all(HIDDEN) == []
         shot(page, f"phone-{tab}")
     page.locator("#tab-architecture").click()
     expect(page.locator('figure[data-name="architecture"] canvas')).to_be_visible()

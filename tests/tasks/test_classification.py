@@ -116,7 +116,7 @@ def test_a_backbone_reads_the_text_between_two_ends_as_far_as_it_can(tmp_path: P
     assert long == [EOS, *TOKENIZER.encode("The film was bad. It was long.")[:4], EOS]
     assert short == [EOS, *TOKENIZER.encode("good"), EOS]
     assert (one, two) == ([0], [1])
-    assert task.remarks() == ["1 texts had more tokens than the model reads at once: cut"]
+    assert task.remarks() == ["1 text had more tokens than the model reads at once: cut"]
 
 
 @pytest.mark.parametrize(("pool", "taken"), [("last", -1), ("first", 0), ("mean", slice(None))])

@@ -30,7 +30,9 @@ class Searching(TypedDict, total=False):
     seed: int
     no_repeat: int  # no run of so many tokens may come twice; 0: any may
     at_least: int  # tokens that a text has before it may end
+    constant: float  # of the length penalty; 0 for length^alpha
     ends: Ends
+    prefix: tuple[int, ...]  # the tokens that every text begins with
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,9 @@ class TransformerConfig(StackConfig):
     sentence_ends: list[int] = setting([], "ids after which a new sentence begins (read from the tokenizer)")
     tied: Literal["all", "decoder", "none"] = setting("all", "which of source, target and output tables are one")
     output_bias: bool = setting(False, "a bias for each word of the vocabulary (Marian has one)")
-    source_end: bool = setting(True, "whether </s> is read behind a source (OpenNMT-py's models do without)")
+    source_end: bool = setting(
+        True, "whether the mark of an end is read behind a source (OpenNMT-py's models do without)"
+    )
 
     def attention_of(self, use: str, layer: int = 0) -> str:
         apart = {"encoder": self.encoder_attention, "memory": self.memory_attention}.get(use)
