@@ -18,7 +18,8 @@ beside the notes. Where the notes slipped, the proof stands here.
 
 `qkv why` lists the statements by topic, each with its verdict; `qkv why scale`, or `qkv why N11`, measures one again in
 less than a minute;
-`-o scale.png` draws it where a picture helps, `--json` gives the numbers. The exit code is 1 if an effect has the wrong
+`-o scale.png` draws it where a picture helps, `--json` gives the numbers, `--language zh` says it in Chinese
+([all of them](zh/why.md)). The exit code is 1 if an effect has the wrong
 sign.
 
 Numbers such as 2e-16 are rounding errors of float64: read them as 0. Everything random comes from a fixed seed. This
