@@ -58,8 +58,9 @@ def heat_map(given: Given) -> Picture:
 
 
 def heads(given: Given) -> Picture:
-    """Lines from one word to all others, and beside each a cell for every head in its own colour, as strong as its
-    weight (tensor2tensor's picture)."""
+    """Lines from one word to all others (tensor2tensor's picture), and beside each a cell for every head, in its colour.
+
+    A cell is as strong as its weight."""
     tokens, weights, found = pointing(given)
     focus = weights[found["layer"], :, found["query"]]  # (H, T)
     shown = focus[:, found["key"]].topk(min(len(COLOURS), len(focus))).indices.sort().values  # as there are colours
