@@ -58,7 +58,7 @@ def heat_map(given: Given) -> Picture:
 
 
 def heads(given: Given) -> Picture:
-    """Lines from one word to all others (tensor2tensor's picture), and beside each a cell for every head, in its colour.
+    """Lines from one word to all others (tensor2tensor's picture), and beside each a cell for every head in its colour.
 
     A cell is as strong as its weight."""
     tokens, weights, found = pointing(given)
