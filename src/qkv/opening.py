@@ -36,9 +36,8 @@ OPENERS = {TRANSLATES: Opener("translate", open_translator), "language_model": O
 class Opening(TypedDict, total=False):
     """How a model folder is opened; not every task has every option."""
 
-    engine: str  # what searches or reads: lean, int8, plain, auto ...
-    workers: int  # processes that decode
-    own_process: bool  # whether the process may be changed to be faster, as commands do
+    engine: str  # what searches or reads: auto, float32, int8, plain ...
+    workers: int  # threads that the engine may use; 0 for as many as torch takes
     pool: Pool | None  # of an embedder: whose state is the vector of a text,
     normalise: bool | None  # and whether it is made to have the length 1
 

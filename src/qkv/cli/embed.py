@@ -39,7 +39,6 @@ def embed(
         if none.
       json: A JSON object for each text that is printed.
     """
-    from qkv.memory import keep_freed_memory
     from qkv.opening import load
 
     if output is not None and output.suffix != ".npy":
@@ -50,7 +49,6 @@ def embed(
         raise InputError("--similar is for the nearest of all texts, and --shard for some of them; leave one out")
     if (part := part_of(shard, text, output, model)) is None:
         return
-    keep_freed_memory()
     embedder: Embedder = load(model, device, task="embed", pool=pool, engine=engine)
     found = embedded(embedder, input_chunks(text, "embedded", "a text", part))
     if output is not None:

@@ -52,7 +52,7 @@ def generate(
     draws = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     asked: dict[str, Any] = {"tokens": tokens, "stop": not endless, "beam": beam, "n_best": n_best, **draws}
     how = {name: value for name, value in asked.items() if value is not None}
-    generator, done = opened(model, device, "generate", engine=engine, own_process=True), part.lines
+    generator, done = opened(model, device, "generate", engine=engine), part.lines
     is_watched = not json and (beam or 1) == (n_best or 1) == 1
     with printing_to(output):
         for some in input_chunks(text, "taken", "a text", part):

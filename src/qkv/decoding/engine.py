@@ -1,7 +1,7 @@
 """What does the searching: ids in, the best hypotheses for each row of them out."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Protocol, TypedDict
@@ -13,8 +13,6 @@ from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
 STEEPEST = 20  # the largest alpha: the penalty of a million tokens is still a number
 TYPES: dict[Any, Any] = {int: Integral, float: Real, bool: bool}  # numpy's numbers are welcome
-Work = Callable[[Any], Any]  # what JSON can hold, in and out
-Spread = Callable[[Sequence[Any]], list[Any]]  # pieces of work, done side by side -> their results, in order
 
 
 class Searching(TypedDict, total=False):
@@ -92,9 +90,6 @@ class Engine(Protocol):
 
         `rows` say what is drawn for each, see `sample`.
         """
-
-    def spread(self, work: Work, count: int) -> Spread | None:
-        """A way to do `count` pieces of work at a time; None if there is none."""
 
 
 class Streams(Engine, Protocol):

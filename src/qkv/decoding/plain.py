@@ -9,7 +9,7 @@ from torch import Tensor
 from qkv.decoding.beam import beam_search
 from qkv.decoding.constraints import Constraints
 from qkv.decoding.draws import RowNumber, uniform
-from qkv.decoding.engine import Search, Spread, Work
+from qkv.decoding.engine import Search
 from qkv.decoding.greedy import Choose, collected, most_probable, one_by_one
 from qkv.decoding.hypothesis import Hypothesis, NextTokens
 from qkv.decoding.sampling import drawing
@@ -59,10 +59,6 @@ class Plain:
     def given(self, sources: list[list[int]]) -> Tensor:
         device = next(self.model.parameters()).device
         return padded_left(sources, device) if self.has_prompts else padded(sources, device)
-
-    def spread(self, work: Work, count: int) -> Spread | None:
-        """What hooks watch must happen here, one piece after another."""
-        return None
 
 
 def rules_of(how: Search, rows: Sequence[RowNumber], limits: list[int]) -> tuple[Constraints, Choose]:

@@ -172,7 +172,7 @@ class FindAnswers(OnBackbone):
 
     def figures_of(self, loaded: Loaded, examples: Sequence[SpanQuestion]) -> dict[str, float]:
         """Of the answers in words, each against all that are right."""
-        asker = self.open(loaded, engine="lean")
+        asker = self.open(loaded, engine="float32")
         found = asked_together(self.sharing, lambda some: [one["answer"] for one in asker.answer(some)], [*examples])
         gold = [[text for _, text in example.answers] for example in examples]
         return {"exact_match": mean_of(exact_match, found, gold), "f1": mean_of(overlap_f1, found, gold)}

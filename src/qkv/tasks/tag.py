@@ -135,7 +135,7 @@ class TagWords(OnBackbone):
 
     def figures_of(self, loaded: Loaded, examples: Sequence[Tagged]) -> dict[str, float]:
         """Of the phrases in whole sentences."""
-        tagger = self.open(loaded, engine="lean")
+        tagger = self.open(loaded, engine="float32")
         found = asked_together(self.sharing, lambda some: [one["tags"] for one in tagger.answer(some)], [*examples])
         gold = [list(example.tags) for example in examples]
         return phrase_scores(found, gold, marks_phrases(loaded.about["labels"]))._asdict()
