@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
+from qkv.engines.products import Int8, has_kernel, quantised
 
 from qkv.engines.native.library import is_built, multiply
-from qkv.engines.products import Int8, has_kernel, quantised
 
 CUBE = 2048  # side of the matrices that measure the rate of products
 FLOATS = 2**26  # of the array that measures the bandwidth: 256 MB, larger than any cache
