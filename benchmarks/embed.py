@@ -34,13 +34,13 @@ from figures import arguments, by_turns, show, spread, table, times_as_fast
 from machine import Rates, facts, rates
 from qkv import folder
 from qkv.decoding.searcher import by_length
+from qkv.engines.embedder import CELLS
 from qkv.engines.native.file import in_memory, write
 from qkv.engines.native.library import Native
 from qkv.engines.native.reader import native_reader
 from qkv.engines.quantize import smoothing
 from qkv.opening import task_in
 from qkv.tasks import Embedder
-from qkv.tasks.embedder import CELLS
 from qkv.text.lines import read_lines
 
 HERE = Path(__file__).resolve().parents[1]
@@ -71,14 +71,13 @@ def ours(path: Path, calibration: list[str], place: Path) -> dict[str, tuple[str
     loaded = folder.load(path)
 
     def embedder(reader: Any) -> Embedder:
-        found = Embedder(task_in(loaded), loaded, engine="plain")
+        found = task_in(loaded).open(loaded, engine="plain")
         found.reader = reader
         return found
 
     model, plain = loaded.model, embedder(loaded.model)
-    rows = plain.task.framed(
-        ([ids] for ids in loaded.tokenizer.encode_batch(calibration)), loaded.tokenizer, plain.bounds
-    )
+    most = plain.bounds["max_length"]
+    rows = [plain.frame.join(loaded.tokenizer, [ids], most)[0] for ids in loaded.tokenizer.encode_batch(calibration)]
     backbone: Any = plain.backbone
     write(place / "int8.qkv", backbone, smooth=smoothing(backbone, rows))
     forms = {"float32": in_memory(backbone), "int8": Native(place / "int8.qkv")}

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
 from qkv import folder
 from qkv.config import Tree
 from qkv.decoding import Translator
-from qkv.device import device_name
+from qkv.device import ENGINE, device_name
 from qkv.engines import open_generator, open_translator
 from qkv.errors import InputError, nearest
-from qkv.text.frames import Pool
+from qkv.text.frames import FRAMES, Pool
 
 if TYPE_CHECKING:
+    from qkv.engines.embedder import Embedder
     from qkv.tasks import Task
 
 
@@ -30,6 +31,7 @@ class Opener(NamedTuple):
 
 
 TRANSLATES = "translate"  # the task of a folder that names none
+EMBEDS = "embed"
 OPENERS = {TRANSLATES: Opener("translate", open_translator), "language_model": Opener("generate", open_generator)}
 
 
@@ -61,6 +63,9 @@ def load(
     if own in OPENERS and task in (None, own) and beside is None:
         check_options(path, own, cast(Tree, how), writer_options())
         return OPENERS[own].open(loaded, **cast(Tree, how))
+    if EMBEDS in (task, own) and task in (None, EMBEDS) and beside is None:
+        check_options(path, EMBEDS, cast(Tree, how), list(signature(open_embedder).parameters)[1:])
+        return open_embedder(loaded, **cast(Tree, how))
     opened = task_in(loaded, task)
     check_options(path, opened.name, cast(Tree, how), options(opened))
     found = opened.open(loaded, **cast(Tree, how))
@@ -71,6 +76,24 @@ def load(
             raise InputError(f"{path} is of the task {opened.name!r}; only classifiers are averaged, leave beside out")
         found.join(load(beside, device, task=task, **how))
     return found
+
+
+def open_embedder(
+    loaded: folder.Loaded, *, engine: str = ENGINE, pool: Pool | None = None, normalise: bool | None = None
+) -> "Embedder":
+    """As the task embed opens a folder; without torch, where the native engine's file is there."""
+    from qkv.engines.embedder import Embedder
+    from qkv.engines.native.kept import file_of
+
+    about, most = loaded.about, loaded.about.get("max_length") or loaded.size
+    if most > loaded.size or (file := file_of(loaded, engine)) is None:
+        task: Any = task_in(loaded, EMBEDS)
+        return task.open(loaded, engine=engine, pool=pool, normalise=normalise)
+    return Embedder(
+        loaded, frame=FRAMES[loaded.architecture], most=most, engine=engine, lowercase=about.get("lowercase", False),
+        pool=pool or about.get("pool") or None, file=file,
+        normalise=about.get("normalise", False) if normalise is None else normalise,
+    )  # fmt: skip
 
 
 def check_options(path: str | Path, task: str, how: Iterable[str], known: list[str]) -> None:

@@ -11,10 +11,10 @@ import torch
 import qkv
 from kit import TEXTS, refused, save_untrained, tiny_model, tokenizer
 from qkv import folder
+from qkv.engines.embedder import nearness
 from qkv.models import Headed
 from qkv.opening import score_files
 from qkv.tasks import Embedder
-from qkv.tasks.embedder import nearness
 from qkv.text.tokenizer import BOS, EOS
 
 WORDS = tokenizer(*TEXTS, size=300, kind="wordpiece")
@@ -66,7 +66,7 @@ def test_one_text_a_list_and_any_order_give_the_same(bert: Path, monkeypatch: py
     assert alone.shape == (16,)
     np.testing.assert_allclose(alone, together[0], atol=1e-6)
     np.testing.assert_allclose(embedder.embed(SENTENCES[::-1])[::-1], together, atol=1e-6)
-    monkeypatch.setattr("qkv.tasks.embedder.CELLS", 64)
+    monkeypatch.setattr("qkv.engines.embedder.CELLS", 64)
     np.testing.assert_allclose(embedder.embed(SENTENCES), together, atol=1e-6)
     assert embedder.embed([]).shape == (0, 16)
 

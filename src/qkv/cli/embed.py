@@ -13,7 +13,7 @@ from qkv.device import ENGINE
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
-    from qkv.tasks.embedder import Embedder, Vectors
+    from qkv.engines.embedder import Embedder, Vectors
 
 
 def embed(
@@ -109,7 +109,7 @@ def matrix(path: Path, width: int) -> "Iterator[tuple[BinaryIO, list[int]]]":
 
 def nearest_to(query: "Vectors", found: "Iterable[tuple[list[str], Vectors]]", k: int) -> list[tuple[float, str]]:
     """The k texts with the largest cosines, the largest first; of equals the earlier ones. Empty lines are left out."""
-    from qkv.tasks.embedder import nearness
+    from qkv.engines.embedder import nearness
 
     best: list[tuple[float, int, str]] = []
     place = 0

@@ -15,10 +15,11 @@ from qkv.engines import in_words, why
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded, look
 from qkv.look.facts import View, looks, model_view
-from qkv.opening import OPENERS, options, task_in, task_named
+from qkv.opening import EMBEDS, OPENERS, open_embedder, options, task_in, task_named
 from qkv.serving.languages import UNKNOWN, find, name_of
 from qkv.serving.limits import Refusal
 from qkv.serving.on_demand import OnDemand
+from qkv.text.frames import FRAMES
 
 VERBS = ("translate", "generate", "summarise", "predict", "fill", "embed")  # what models do, each at /api/VERB
 
@@ -99,6 +100,8 @@ def hold(folder: Path, device: str, engine: str) -> Holding:
     loaded = look(folder, device_name(device))
     if (name := task_named(loaded.about)) in OPENERS:
         model = OPENERS[name].open(loaded, engine=engine)
+    elif name == EMBEDS:
+        model = open_embedder(loaded)
     else:
         task = task_in(loaded)
         model, name = task.open(loaded, **({"engine": engine} if "workers" in options(task) else {})), task.name
@@ -110,8 +113,8 @@ def hold(folder: Path, device: str, engine: str) -> Holding:
 
 def uses(loaded: Loaded) -> dict[str, Callable[[], Any]]:
     """What a model can do beside its task with nothing more to learn, with the same weights: embed, if it can."""
-    if loaded.context and not loaded.is_built:
-        return {"embed": cache(lambda: task_in(loaded, "embed").open(loaded))} if loaded.has_prompts else {}
+    if loaded.tells and not loaded.is_built:
+        return {"embed": cache(partial(open_embedder, loaded))} if loaded.architecture in FRAMES else {}
     from qkv.tasks import TASKS, USES
 
     found: dict[str, Callable[[], Any]] = {}
