@@ -20,6 +20,7 @@ from qkv.text.frames import FRAMES, Pool
 
 if TYPE_CHECKING:
     from qkv.engines.embedder import Embedder
+    from qkv.engines.filler import Filler
     from qkv.tasks import Task
 
 
@@ -32,7 +33,6 @@ class Opener(NamedTuple):
 
 TRANSLATES = "translate"  # the task of a folder that names none
 EMBEDS = "embed"
-OPENERS = {TRANSLATES: Opener("translate", open_translator), "language_model": Opener("generate", open_generator)}
 
 
 class Opening(TypedDict, total=False):
@@ -60,12 +60,10 @@ def load(
         raise InputError(f"{path!r:.60} is a {type(path).__name__}; give the name of a model folder, qkv.load('model')")
     loaded = folder.look(Path(path), device_name(device))
     own = task_named(loaded.about)
-    if own in OPENERS and task in (None, own) and beside is None:
-        check_options(path, own, cast(Tree, how), writer_options())
-        return OPENERS[own].open(loaded, **cast(Tree, how))
-    if EMBEDS in (task, own) and task in (None, EMBEDS) and beside is None:
-        check_options(path, EMBEDS, cast(Tree, how), list(signature(open_embedder).parameters)[1:])
-        return open_embedder(loaded, **cast(Tree, how))
+    name = task or own
+    if name in OPENERS and name in (own, EMBEDS) and beside is None:
+        check_options(path, name, cast(Tree, how), list(signature(OPENERS[name].open).parameters)[1:])
+        return OPENERS[name].open(loaded, **cast(Tree, how))
     opened = task_in(loaded, task)
     check_options(path, opened.name, cast(Tree, how), options(opened))
     found = opened.open(loaded, **cast(Tree, how))
@@ -76,6 +74,18 @@ def load(
             raise InputError(f"{path} is of the task {opened.name!r}; only classifiers are averaged, leave beside out")
         found.join(load(beside, device, task=task, **how))
     return found
+
+
+def open_filler(loaded: folder.Loaded) -> "Filler":
+    """As the task fill opens a folder; without torch, where the native engine's file is there."""
+    from qkv.engines.filler import Filler
+    from qkv.engines.native.kept import file_of
+    from qkv.engines.native.prediction import prediction_of
+
+    file = file_of(loaded, ENGINE)
+    if file is None or (found := prediction_of(loaded, file)) is None:
+        return task_in(loaded).open(loaded)
+    return Filler(loaded, frame=FRAMES[loaded.architecture], most=loaded.size, prediction=found)
 
 
 def open_embedder(
@@ -94,6 +104,12 @@ def open_embedder(
         pool=pool or about.get("pool") or None, file=file,
         normalise=about.get("normalise", False) if normalise is None else normalise,
     )  # fmt: skip
+
+
+OPENERS = {
+    TRANSLATES: Opener("translate", open_translator), "language_model": Opener("generate", open_generator),
+    "fill": Opener("fill", open_filler), EMBEDS: Opener("embed", open_embedder),
+}  # fmt: skip
 
 
 def check_options(path: str | Path, task: str, how: Iterable[str], known: list[str]) -> None:

@@ -25,7 +25,7 @@ def test_a_model_gets_one_from_its_own_training_data(qkv: Any, copy: Path, lines
     result = qkv("shortlist", copy, "--frequent", "8", "--each", "12", "--bound", "3")
     assert result.code == 0, result.err
     assert "BLEU falls by" in result.out
-    assert result.lines[-1] == f"wrote {copy / FILE}, use it with --engine float32+shortlist"
+    assert result.lines[-1] == f"wrote {copy / FILE}, use it with --engine float32+shortlist or int8+shortlist"
     exact, listed = (
         qkv("translate", "--model", copy, "--engine", name, stdin=lines) for name in ("float32", "float32+shortlist")
     )

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from qkv.cli.app import Device, Flag, Model, Output, Reader, Shard, print_json
+from qkv.cli.app import Device, Flag, Model, Output, Reader, Shard, prepare, print_json
 from qkv.cli.lines import counting, input_chunks, new_file, part_of
 from qkv.device import ENGINE
 from qkv.errors import InputError
@@ -49,6 +49,7 @@ def embed(
         raise InputError("--similar is for the nearest of all texts, and --shard for some of them; leave one out")
     if (part := part_of(shard, text, output, model)) is None:
         return
+    prepare([model], device, engine)
     embedder: Embedder = load(model, device, task="embed", pool=pool, engine=engine)
     found = embedded(embedder, input_chunks(text, "embedded", "a text", part))
     if output is not None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from inspect import signature
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from qkv.engines import in_words, why
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded, look
 from qkv.look.facts import View, looks, model_view
-from qkv.opening import EMBEDS, OPENERS, open_embedder, options, task_in, task_named
+from qkv.opening import OPENERS, open_embedder, options, task_in, task_named
 from qkv.serving.languages import UNKNOWN, find, name_of
 from qkv.serving.limits import Refusal
 from qkv.serving.on_demand import OnDemand
@@ -99,9 +100,8 @@ def hold(folder: Path, device: str, engine: str) -> Holding:
     """What a folder holds, opened for its task."""
     loaded = look(folder, device_name(device))
     if (name := task_named(loaded.about)) in OPENERS:
-        model = OPENERS[name].open(loaded, engine=engine)
-    elif name == EMBEDS:
-        model = open_embedder(loaded)
+        opener = OPENERS[name].open
+        model = opener(loaded, **({"engine": engine} if "workers" in signature(opener).parameters else {}))
     else:
         task = task_in(loaded)
         model, name = task.open(loaded, **({"engine": engine} if "workers" in options(task) else {})), task.name

@@ -16,12 +16,12 @@ from qkv.folder import About, Loaded
 from qkv.models import Backbone
 from qkv.objectives import Asked
 from qkv.objectives.answers import answered
-from qkv.tasks.asking import Names, fields
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.measuring import asked_together
 from qkv.tasks.on_backbone import BackboneConfig, OnBackbone
 from qkv.tasks.predictor import Predictor
 from qkv.text import read_spans
+from qkv.text.asking import Names, fields
 from qkv.text.examples import SpanQuestion
 from qkv.text.sentences import split_sentences
 from qkv.text.spans import checked

@@ -15,12 +15,12 @@ from qkv.folder import About, Loaded
 from qkv.models import Backbone
 from qkv.objectives import Asked
 from qkv.objectives.answers import NO_TAG, answered
-from qkv.tasks.asking import parsed
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.measuring import asked_together
 from qkv.tasks.on_backbone import OnBackbone
 from qkv.tasks.predictor import Predictor
 from qkv.text import read_tagged
+from qkv.text.asking import parsed
 from qkv.text.examples import Tagged
 from qkv.text.tokenizer import Tokenizer
 from qkv.wording import count_of
