@@ -116,9 +116,6 @@ def test_prompts_do_not_depend_on_those_beside_them(generator: Generator, how: d
         found = generator.generate(beside, tokens=tokens, **how)[i]
         assert [one.text for one in found.alternatives] == [one.text for one in together[i].alternatives]
         assert found.score == pytest.approx(together[i].score, abs=1e-3)
-    assert [one.text for one in generator.generate(PROMPTS, tokens=tokens, workers=2, **how)] == [
-        one.text for one in together
-    ]
 
 
 def test_a_wide_beam_finds_every_text_that_is_cut_or_ends() -> None:
