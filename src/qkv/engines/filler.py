@@ -11,7 +11,7 @@ import numpy as np
 
 from qkv.config import Tree
 from qkv.engines.native.kept import threads
-from qkv.engines.native.prediction import Prediction
+from qkv.engines.native.prediction import NativePrediction
 from qkv.errors import InputError
 from qkv.folder import Loaded, in_brief
 from qkv.text.frames import Frame
@@ -39,7 +39,13 @@ class Filler:
     """
 
     def __init__(
-        self, loaded: Loaded, *, frame: Frame, most: int, batch_tokens: int = 4096, prediction: Prediction | None = None
+        self,
+        loaded: Loaded,
+        *,
+        frame: Frame,
+        most: int,
+        batch_tokens: int = 4096,
+        prediction: NativePrediction | None = None,
     ) -> None:
         """`frame` stands around a text, of which at most `most` tokens are read. With a `prediction`, no model need be
         there; without one, it reads rows of `batch_tokens` together."""

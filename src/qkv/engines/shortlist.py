@@ -66,7 +66,8 @@ class Shortlisted(NativeWriter):
     place in its file is translated with all words."""
 
     def __init__(self, engine: NativeWriter, shortlist: Shortlist) -> None:
-        vars(self).update(vars(engine))
+        ends, workers = engine.source_end, engine.workers
+        super().__init__(engine.loaded, engine.native, has_prompts=False, source_end=ends, workers=workers)
         self.shortlist, self.name = shortlist, f"{engine.name}{WITH}"
 
     def lists(self, sources: list[list[int]], prefix: Sequence[int] = ()) -> list[list[int]]:

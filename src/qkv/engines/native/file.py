@@ -1,7 +1,6 @@
 """Writing a model's file for the native engine; native/file.cpp says how it is laid out, and reads it."""
 
 import os
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -283,7 +282,7 @@ def write(
 def in_memory(model: Model) -> Native:
     """The engine on the weights that a model has now, in float32: in a file that has no name and goes with it."""
     whole, name = Writer(model, 32, {}).file("00" * 32), "the model in float32"
-    if sys.platform == "linux":
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():  # Linux
         with os.fdopen(os.memfd_create("qkv"), "wb") as file:
             file.write(whole)
             file.flush()

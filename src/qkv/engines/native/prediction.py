@@ -25,7 +25,7 @@ ACTIVATIONS: dict[str, Callable[[Floats], Any]] = {
 }
 
 
-class Prediction:
+class NativePrediction:
     """Devlin et al. 2019 (BERT), the authors' code: logits = E LayerNorm(f(W h + b)) + c, E the table of tokens."""
 
     def __init__(self, native: Native, weights: list[Any], activation: str, eps: float) -> None:
@@ -43,14 +43,14 @@ class Prediction:
         return found
 
 
-def prediction_of(loaded: Loaded, native: Native) -> Prediction | None:
+def prediction_of(loaded: Loaded, native: Native) -> NativePrediction | None:
     """That of a folder, if it has one and tells how it is computed."""
     activation, eps = loaded.settings.get("activation"), loaded.settings.get("eps")
     prefix = "backbone." * bool(loaded.heads)
     weights = weights_of(loaded, [*(f"{prefix}projection.{part}" for part in PARTS), f"{prefix}tokens.weight"])
     if activation not in ACTIVATIONS or not isinstance(eps, float) or weights is None:
         return None
-    return Prediction(native, weights, activation, eps)
+    return NativePrediction(native, weights, activation, eps)
 
 
 def weights_of(loaded: Loaded, names: list[str]) -> list[Any] | None:
