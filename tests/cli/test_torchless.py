@@ -142,6 +142,12 @@ def test_what_reads_runs_where_there_is_no_torch(readers: dict[str, Path], tmp_p
         answer = filler.fill(text, 4)
         same_words(one["holes"], answer if text == holes else [answer])
     same_words([together[0]["ways"]], [filler.fill(holes, 2, jointly=True)])
+    quick = qkv.load(readers["fill"])
+    with qkv.record_attention(quick) as maps:
+        quick.fill("a <mask>")
+    assert maps, "who looks sees the model itself"
+    assert quick.engine == "int8"
+    assert quick.prediction is not None
     classifier = qkv.load(readers["classify"], engine="int8")
     for one, exact in zip(classes, classifier.predict(list(TEXTS)), strict=True):
         assert one["label"] == exact["label"]

@@ -12,6 +12,7 @@ import numpy as np
 from qkv.config import Tree
 from qkv.engines.native.kept import threads
 from qkv.engines.native.prediction import NativePrediction
+from qkv.engines.native.writer import NAMES
 from qkv.errors import InputError
 from qkv.folder import Loaded, in_brief
 from qkv.text.frames import Frame
@@ -39,19 +40,14 @@ class Filler:
     """
 
     def __init__(
-        self,
-        loaded: Loaded,
-        *,
-        frame: Frame,
-        most: int,
-        batch_tokens: int = 4096,
+        self, loaded: Loaded, *, frame: Frame, most: int, batch_tokens: int = 4096,
         prediction: NativePrediction | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`frame` stands around a text, of which at most `most` tokens are read. With a `prediction`, no model need be
         there; without one, it reads rows of `batch_tokens` together."""
         self.loaded, self.tokenizer, self.about, self.folder = loaded, loaded.tokenizer, loaded.about, loaded.folder
         self.frame, self.most, self.batch_tokens, self.prediction = frame, most, batch_tokens, prediction
-        self.engine = "plain" if prediction is None else "int8"
+        self.engine = "plain" if prediction is None else NAMES[prediction.native.bits]
         self.mask, specials = self.tokenizer.special(MASK), set(self.tokenizer.specials.values())
         self.words = np.array([number for number in range(len(self.tokenizer)) if number not in specials])
         if prediction is None:

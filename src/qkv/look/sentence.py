@@ -31,7 +31,8 @@ def record_attention(watched: Any) -> Iterator[Maps]:
     """
     model: Any = watched if isinstance(watched, nn.Module) else watched.model
     with recording(model) as maps:
-        plain = {"engine": Plain(model)} if isinstance(watched, Translator | Generator) else {"reader": model}
+        searches = isinstance(watched, Translator | Generator)
+        plain: dict[str, Any] = {"engine": Plain(model)} if searches else {"reader": model, "prediction": None}
         before = {name: getattr(watched, name) for name in plain if hasattr(watched, name)}
         vars(watched).update({name: plain[name] for name in before})
         try:
