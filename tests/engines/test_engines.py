@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import qkv
-from kit import TEXTS, save_untrained, tokenizer
+from kit import TEXTS, save_untrained, stirred, tiny_model, tokenizer
 from qkv import folder, manifest, record_attention
 from qkv.convert import digest
 from qkv.decoding import Search, Translator
@@ -68,7 +68,8 @@ def test_a_model_that_has_no_other_form_is_searched_as_it_is(tmp_path: Path) -> 
 def test_a_source_without_an_end_is_read_so(tmp_path: Path) -> None:
     """As OpenNMT-py's models do: the same translations, and the same links between words."""
     words = tokenizer(*TEXTS)
-    save_untrained(tmp_path, "transformer", words, {}, d_model=32, n_heads=4, max_length=40, source_end=False)
+    sizes = {"vocab_size": len(words), "d_model": 32, "n_heads": 4, "max_length": 40, "source_end": False}
+    folder.save(tmp_path, stirred(tiny_model("transformer", **sizes), 0.3).eval(), words, {})
     ours, plain = (load_translator(tmp_path, engine=name) for name in ("float32", "plain"))
     sources = [*words.encode_batch(TEXTS), []]
     for how in (Search(beam=1), Search(beam=4, n_best=2)):
