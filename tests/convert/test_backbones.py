@@ -84,14 +84,14 @@ def test_rounded_weights_may_differ_a_little(tmp_path: Path) -> None:
 
 @refused(
     [
-        (("ctranslate2", "ernie2", {}), "ctranslate2 cannot hold a ernie2 model, only a transformer, bert,"),
-        (("ctranslate2", "transformer_encoder", {}), "ctranslate2 cannot hold a transformerencoder model"),
+        (("ctranslate2", "ernie2", {}), "ctranslate2 cannot hold ernie2 models, only a transformer, bert,"),
+        (("ctranslate2", "transformer_encoder", {}), "ctranslate2 cannot hold transformer_encoder models"),
         (("ctranslate2", "gpt2", {"attention": "additive"}), "because of its setting attention='additive'"),
         (("ctranslate2", "bert", {"position": "rotary"}), "because of its setting position='rotary'"),
         (("ctranslate2", "bert", {"d_k": 4}), "because of its setting d_k=4"),
         (
             ("onnx", "llama", {}),
-            "onnx cannot hold a llama model, only a transformer or a backbone that has no RMS norms",
+            "onnx cannot hold llama models, only a transformer or a backbone with attention that has no RMS norms",
         ),
         (("onnx", "gpt2", {"position": "t5"}), "because of its setting position='t5'"),
     ],

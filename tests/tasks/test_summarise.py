@@ -117,7 +117,7 @@ def test_leads_are_written_out_of_articles(tmp_path: Path, monkeypatch: pytest.M
     ]  # fmt: skip
     train, valid = (write(tmp_path / f"{name}.txt", text) for name, text in
                     (("train", "".join(articles[:10])), ("valid", "".join(articles[10:]))))  # fmt: skip
-    small = "--steps 3 --data.vocab-size 300 --model.d-model 16 --training.validate-every 3".split()
+    small = ["--steps", "3", "--data.vocab-size", "300", "--model.d-model", "16", "--training.validate-every", "3"]
     command = ["train", train, "--valid", valid, "--recipe", "wikitext2-leads", *small, "--out", tmp_path / "leads"]
     assert run_command(monkeypatch, *command).code == 0
     kept = (tmp_path / "leads" / "training" / "recipe.toml").read_text(encoding="utf-8")
