@@ -18,8 +18,8 @@ from qkv.serving import Models, Service, make_app
 from qkv.tasks import TASKS
 
 FIRST = {model: task for task, model, _ in reversed(LEARNERS)}  # the first task that each model can learn
-CASES = list(FIRST.items())
-CASES += [(model, "classify") for model in FIRST if ("classify", model, "") in LEARNERS and FIRST[model] != "classify"]
+OWN = list(FIRST.items())
+HEADED = [(model, "classify") for model in FIRST if ("classify", model, "") in LEARNERS and FIRST[model] != "classify"]
 NOTHING_TO_SEE = ("awd_lstm", "elmo", "hierarchical", "reader", "head_finder", "transe")
 QUESTIONS = {"cloze": CORPORA["cloze"].questions[0], "graph": "Rome", "fill": "the <mask> runs"}
 ASKING = ("translate", "generate", "fill", "predict", "summarise")
@@ -46,7 +46,7 @@ def given(request: pytest.FixtureRequest, folders: Callable[[str, str], Path]) -
     return model, task, folders(model, task)
 
 
-every = pytest.mark.parametrize("given", CASES, ids="-".join, indirect=True)
+every = pytest.mark.parametrize("given", OWN, ids="-".join, indirect=True)
 
 
 def told(done: Result) -> bool:
@@ -78,7 +78,7 @@ def test_it_is_looked_at_if_it_has_attention(given: tuple[str, str, Path], comma
     assert is_explained == (tmp_path / "steps.svg").exists() <= is_seen
 
 
-@every
+@pytest.mark.parametrize("given", OWN + HEADED, ids="-".join, indirect=True)
 def test_its_vectors_and_8_bits_are_made_if_it_has_any(given: tuple[str, str, Path], command: Run) -> None:
     model, task, place = given
     Path("lines.txt").write_text("the red cat\nA dog runs 3.\n")
@@ -106,7 +106,7 @@ def test_it_is_exported_where_the_other_program_has_a_place_for_it(
 
 @pytest.fixture(scope="module")
 def server(folders: Callable[[str, str], Path]) -> Iterator[TestClient]:
-    service = Service(Models.load([folders(*case) for case in CASES]))
+    service = Service(Models.load([folders(*case) for case in OWN]))
     yield TestClient(make_app(service))
     service.close()
 
