@@ -9,7 +9,7 @@ from qkv.config import check_keys
 from qkv.decoding.engine import Search, Searching
 from qkv.decoding.searcher import Opened, Searched
 from qkv.errors import InputError
-from qkv.folder import About
+from qkv.folder import splits
 from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
 from qkv.text.sentences import split_sentences, split_to_fit
@@ -234,11 +234,6 @@ class Translator(Opened):
 
     def written(self, line: list[Searched], rank: int) -> list[str]:
         return self.tokenizer.decode_batch([piece.hypotheses[rank].tokens for piece in line])
-
-
-def splits(about: About) -> bool:
-    """Whether a model reads sentence by sentence, as all do but those that have learned from whole lines."""
-    return not about.get("whole_lines")
 
 
 def longest_targets(sources: list[list[int]], max_length: int) -> list[int]:

@@ -12,12 +12,11 @@ from functools import partial
 from itertools import count, groupby, takewhile
 from typing import Any, Union
 
-from qkv.decoding import Translator
-from qkv.decoding.translator import splits
 from qkv.documents.place import Links, Marks, in_proportion, place
 from qkv.documents.protect import Patterns, protect, set_aside
 from qkv.documents.segment import Mark, Parts, Translates, about_of, changed, replaced
 from qkv.errors import InputError
+from qkv.folder import splits
 from qkv.text.sentences import Splitter, split_sentences
 
 # Line ends as str.splitlines knows them, tabs, and more than one space.
@@ -221,17 +220,11 @@ def as_it_is(text: str, stands: Stands) -> Parts:
 
 def aligned(translator: Translates, pairs: list[tuple[str, str]]) -> list[Links]:
     """By the model's attention; in proportion where there is none to read, or a text is too long for the model."""
-    if not pairs:
-        return []
-    find = getattr(translator, "align", None)
-    if isinstance(translator, Translator):
-        from qkv.decoding.alignment import align  # numpy, which a document without tags need not wait for
-
-        find = partial(align, translator)
-    if find is None:
+    align = getattr(translator, "align", None)
+    if align is None or not pairs:
         return [in_proportion(*pair) for pair in pairs]
     try:
-        return find(pairs)
+        return align(*map(list, zip(*pairs, strict=True)))
     except InputError:
         if len(pairs) > 1:
             return [links for pair in pairs for links in aligned(translator, [pair])]

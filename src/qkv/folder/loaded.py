@@ -62,6 +62,11 @@ class About(TypedDict, total=False):
     mixture: dict[str, dict[str, Any]]  # and what is remembered of each, by its name
 
 
+def splits(about: About) -> bool:
+    """Whether a translator reads sentence by sentence, as all do but those that have learned from whole lines."""
+    return not about.get("whole_lines")
+
+
 class Loaded:
     """What a model folder holds; what it does not hold yet, `build` makes when it is first asked for."""
 

@@ -81,10 +81,6 @@ class FindAnswers(OnBackbone):
     one = (str, tuple, Mapping)
     tokens = 8192  # some 20 windows
 
-    def __init__(self, data: Any, model: Any = None) -> None:
-        super().__init__(data, model)
-        self.lost = 0  # answers that no window holds whole
-
     # -- from files to batches -----------------------------------------------------------------------------------
 
     def read(self, paths: Sequence[Path]) -> Iterator[SpanQuestion]:
@@ -126,7 +122,7 @@ class FindAnswers(OnBackbone):
         frame, most, asked = self.model.frame, facts["max_length"], tokenizer.encode(example.question)
         ids, spans = tokenizer.encode_spans(example.context)
         steps: Tree = {**self.steps(most), **facts}  # of a model that others have trained, the usual ones
-        self.cut += len(asked) > steps["max_question"]
+        self.counts["cut"] += len(asked) > steps["max_question"]
         asked = asked[: steps["max_question"]]
         room = most - frame.size(2) - len(asked)
         if room < 1 or not ids:
@@ -147,7 +143,7 @@ class FindAnswers(OnBackbone):
             place = (first - start + before, last - start + before) if is_here else (0, 0)
             own = [owner[token] == number for token in range(start, start + size)]
             windows.append(SpanWindow(framed, before, spans[start : start + size], own, place))
-        self.lost += bool(example.answers) and not any(window.answer[0] for window in windows)
+        self.counts["lost"] += bool(example.answers) and not any(window.answer[0] for window in windows)
         return windows
 
     def encode(self, examples: Sequence[SpanWindow], tokenizer: Tokenizer, facts: About) -> list[list[list[int]]]:
@@ -155,9 +151,9 @@ class FindAnswers(OnBackbone):
         return [[window.ids, list(window.answer)] for window in examples]
 
     def remarks(self) -> list[str]:
-        lost, cut = (f"{count:,} questions had" for count in (self.lost, self.cut))
-        found = [f"{lost} an answer that is longer than a window: asked as if it had none"] if self.lost else []
-        return found + ([f"{cut} more tokens than data.max_question: cut"] if self.cut else [])
+        lost, cut = self.counts["lost"], self.counts["cut"]  # answers that no window holds whole; questions
+        found = [f"{lost:,} questions had an answer that is longer than a window: asked as if it had none"]
+        return found * (lost > 0) + [f"{cut:,} questions had more tokens than data.max_question: cut"] * (cut > 0)
 
     # -- what comes of it ----------------------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ class Embedder:
     @property
     def cut(self) -> int:
         """How many texts so far had more tokens than are read, and lost those at their end."""
-        return int(self.task.cut)
+        return self.task.counts["cut"]
 
     def embed(self, texts: str | Iterable[str]) -> Vectors:
         """The vector of a text, or of each of several: the same whatever others stand beside it.

@@ -150,9 +150,9 @@ class RatePairs(OnPairs):
         both = self.both(examples, tokenizer)
         columns = [self.framed(both, tokenizer, facts)]
         if self.data.symmetric:
-            cut = self.cut
+            counts = self.counts.copy()
             columns.append(self.framed([(second, first) for first, second in both], tokenizer, facts))
-            self.cut = cut
+            self.counts = counts
         return [[*row] for row in zip(*columns, [halves(number(one)) for one in examples], strict=True)]
 
     def baselines(self, corpus: Corpus) -> dict[str, float]:

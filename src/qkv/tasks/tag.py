@@ -93,7 +93,7 @@ class TagWords(OnBackbone):
                 borders.append(word)
                 used = 0
             used += size
-        self.cut += 1
+        self.counts["cut"] += 1
         spans = pairwise([*borders, len(example.words)])
         return [Tagged(example.words[a:b], example.tags[a:b], example.place) for a, b in spans]
 
@@ -114,8 +114,8 @@ class TagWords(OnBackbone):
         return rows
 
     def remarks(self) -> list[str]:
-        said = f"{count_of(self.cut, 'sentences')} had more tokens than the model reads at once: read in parts"
-        return [said] if self.cut else []
+        cut = self.counts["cut"]
+        return [f"{count_of(cut, 'sentences')} had more tokens than the model reads at once: read in parts"] * (cut > 0)
 
     # -- what comes of it ----------------------------------------------------------------------------------------
 
