@@ -75,7 +75,7 @@ def print_table(
     for i, title in enumerate(titles):
         table.add_column(Text(title), justify="right" if i in numbers else "left")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(cell, overflow="fold") for cell in row))  # Chinese has no spaces to break a line at
     (on or console()).print(table)
 
 
