@@ -1,4 +1,4 @@
-"""Every command of the table, each new one by itself, with bad files, bad folders, odd numbers and noise: `make attack`."""
+"""Every command of the table, each new one by itself, with bad files, bad folders, odd numbers and noise."""
 
 import inspect
 import random

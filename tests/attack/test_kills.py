@@ -1,5 +1,5 @@
-"""Commands that are killed at any moment: nothing is half-written, nothing runs on, and the same command again ends as if
-it had never been killed, to the last bit."""
+"""Commands that are killed at any moment: nothing is half-written, nothing runs on, and the same command again ends as
+if it had never been killed, to the last bit."""
 
 import os
 import random
@@ -39,7 +39,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus, a recipe, and a model of it."""
     place = tmp_path_factory.mktemp("ground")
     write_tsv(place / "pairs.tsv", some_pairs(400))
-    settings = {**SMALL, "training.steps": STEPS, "training.checkpoint_steps": 3, "data.seed": 5}
+    settings = {**SMALL, "training.steps": STEPS, "training.checkpoint_steps": 3, "training.accumulate": 2}
     (place / "tiny.toml").write_text(RECIPE + "".join(f"{name} = {value}\n" for name, value in settings.items()))
     assert finish(start(place, "model", *TRAIN[:-1], "model")) == 0, (place / "model.said").read_text()
     (place / "model" / "int8.qkv").unlink(missing_ok=True)
