@@ -20,9 +20,11 @@ from kit import save_untrained, tokenizer
 from qkv import folder, manifest
 from qkv.documents.place import place as placed
 from qkv.documents.segment import Mark
+from qkv.engines.native.file import write
 from qkv.errors import InputError
 from qkv.folder.loaded import FILES
 from qkv.text.lines import LONGEST, read_lines
+from qkv.weights import save_weights
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
@@ -159,6 +161,21 @@ def test_no_flipped_byte_goes_unseen(name: str, here: Path) -> None:
             continue
         assert name == "model.safetensors"
         assert all(torch.equal(weights[key], value) for key, value in folder.weights(loaded.model).items())
+
+
+@pytest.mark.parametrize("name", ["int8.qkv", "shortlist.safetensors"])
+def test_check_looks_at_what_other_commands_put_into_a_folder(name: str, here: Path) -> None:
+    path, model = here / "mt" / name, folder.load(here / "mt").model
+    if name == "int8.qkv":
+        write(path, model, made_of=manifest.weights_digest(here / "mt"))
+    else:
+        save_weights(path, folder.weights(model))
+    assert attack(here, "check", "mt").code == 0
+    sound = path.read_bytes()
+    path.write_bytes(sound[:-1000] + bytes([sound[-1000] ^ 1]) + sound[-999:])
+    verdict = attack(here, "check", "mt")
+    assert (verdict.code, verdict.fault) == (1, "")
+    assert f"{name} is damaged" in verdict.said or "its checksum is wrong" in verdict.said
 
 
 def test_who_changes_a_file_can_say_so(here: Path) -> None:

@@ -155,6 +155,8 @@ def check(*files: Path, from_: From = "", to: To = "", seal: bool = False) -> No
 
 def check_folders(folders: Sequence[Path], seal: bool) -> None:
     from qkv import manifest
+    from qkv.engines.native.kept import FILE, native_file
+    from qkv.engines.native.library import is_built
     from qkv.folder.loaded import FILES
     from qkv.weights import load_weights
 
@@ -169,8 +171,10 @@ def check_folders(folders: Sequence[Path], seal: bool) -> None:
             if seal:
                 manifest.seal(place, [name for name in manifest.sealed(place) or {} if (place / name).exists()])
             manifest.check(place)
-            if (weights := place / "model.safetensors").exists():
-                load_weights(weights)  # which have a checksum of their own
+            for weights in place.glob("*.safetensors"):
+                load_weights(weights)  # which have a checksum of their own,
+            if (place / FILE).exists() and is_built():
+                native_file(place)  # as this has
             print(f"{place}: {len(manifest.sealed(place) or {})} files are what was written")
 
 
