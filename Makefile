@@ -110,11 +110,12 @@ screenshot: $(VENV)/ready browser weights
 test-slow: $(VENV)/ready
 	$(BIN)/pytest -m slow
 
-# Every command with every bad file, folder, number and text, some thousand of them; a line for each in build/attack.jsonl.
+# What should bring qkv down, an hour and a half of it: see tests/attack/harness.py. `make attack QKV_ATTACK=short` is some
+# minutes, `make attack PART=flips` one part; docs/results/attack.md is written from build/attack, which has what was found.
 attack: $(VENV)/ready
-	@mkdir -p build && rm -f build/attack.jsonl
-	QKV_ATTACK_TABLE=$(CURDIR)/build/attack.jsonl $(BIN)/pytest -m attack --numprocesses auto tests/attack
-	$(BIN)/python tests/attack/table.py build/attack.jsonl
+	@rm -rf build/attack/$(or $(PART:commands=inputs),*).jsonl
+	QKV_ATTACK=$(QKV_ATTACK) QKV_ATTACK_TABLE=$(CURDIR)/build/attack $(BIN)/pytest -m attack tests/attack/$(if $(PART),test_$(PART).py)
+	$(BIN)/python tests/attack/table.py build/attack > docs/results/attack.md
 
 # The docs as a site in build/site, by an environment of its own; once that is there, no network is needed.
 docs: $(DOCS)/ready

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from qkv.device import ENGINE
+from qkv.errors import InputError
+from qkv.memory import address_space
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 MULTIPLE = Parameter(consume_multiple=True, negative=())
 PLAIN = Parameter(negative=())
 OUTPUT = Parameter(name=["--output", "-o"])
+LEAST = 2**31  # bytes of addresses, of which torch takes half by itself; with fewer it aborts here or there
 
 # Options of several commands, each with what --help says of it.
 Flag = Annotated[bool, PLAIN]
@@ -41,13 +44,13 @@ To = Annotated[str, Parameter(help="target language, e.g. de")]
 ONE_SENTENCE = """Do not part lines into sentences: for lines that are parted already, and for models that were trained
 on lines of several."""
 NoSplit = Annotated[Flag, Parameter(help=ONE_SENTENCE)]
-ENGINES = """What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
-ctranslate2-int8, fastest (by measurement), or auto: int8 where the folder has it, else lean."""
+ENGINES = """What searches: float32, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), plain,
+ctranslate2, ctranslate2-int8, or auto: int8 where the folder has it, else float32."""
 Engine = Annotated[str, Parameter(help=ENGINES)]
-READERS = "What reads: lean, bfloat16, int8 (after qkv quantize), plain, or auto: int8 where there is one."
+READERS = "What reads: float32, int8 (after qkv quantize), plain, or auto: int8 where there is one, else float32."
 Writer = Annotated[
     str,
-    Parameter(help="What writes: lean, int8 (after qkv quantize), plain, fastest, or auto: int8 if it is there."),
+    Parameter(help="What writes: float32, int8 (after qkv quantize), plain, or auto: int8 if it is there."),
 ]
 Reader = Annotated[str, Parameter(help=READERS)]
 
@@ -89,6 +92,11 @@ def read_pairs_for(translator: "Translator", files: Sequence[Path]) -> "Iterator
 
 def import_torch() -> None:
     """Without a search for garbage in the million objects that this makes: 0.2 s sooner, and at the end 0.4 s more."""
+    if (most := address_space()) < LEAST:
+        raise InputError(
+            f"this process may map {most / 2**20:,.0f} MB (ulimit -v), and torch needs {LEAST / 2**20:,.0f} to start; "
+            "raise that limit"
+        )
     gc.disable()
     importlib.import_module("torch")
     gc.enable()

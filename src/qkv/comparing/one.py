@@ -1,9 +1,7 @@
 """One run of a comparison, in a process of its own: `python -m qkv.comparing.one spec.json` trains and measures."""
 
 import json
-import os
 import sys
-import threading
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import torch
 
 from qkv import folder as folders
-from qkv import parts
+from qkv import lifeline, parts
 from qkv.comparing.shared import Spec
 from qkv.config import Tree, merge
 from qkv.device import choose_device
@@ -62,7 +60,7 @@ def measure(spec: Spec, folder: Path, trained: Trained) -> Tree:
     figures["parameters"] = count_parameters(loaded.model)
     measured_on, examples = held_out(spec, task)
     how = {**spec.search, **({"by": settings.measured_by} if settings.measured_by else {})}
-    found = task.evaluate(loaded, examples, workers=torch.get_num_threads(), **how)
+    found = task.evaluate(loaded, examples, **how)
     found = by_objective(found, settings.measured_by) if settings.measured_by else found
     kept = found if task.score == "loss" else {name: value for name, value in found.items() if name != "loss"}
     figures |= {**kept, "measured_on": measured_on}
@@ -111,18 +109,8 @@ def most_memory(path: Path) -> int | None:
     return most
 
 
-def leave_with_parent() -> None:
-    """End at once when standard input closes: then the process that started this one is gone."""
-
-    def watch() -> None:
-        os.read(0, 1)  # not by sys.stdin, whose lock this thread would hold when the process ends
-        os._exit(STOPPED)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 if __name__ == "__main__":
-    leave_with_parent()
+    lifeline.leave_with_parent()
     for file in sys.argv[2:]:
         parts.import_file(Path(file))
     raise SystemExit(main(Path(sys.argv[1])))

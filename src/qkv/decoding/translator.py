@@ -85,18 +85,15 @@ class Translator(Opened):
 
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self, texts: str, *, split: bool | None = ..., workers: int | None = ..., first: int = ...,
-        **how: Unpack[Searching],
-    ) -> Translated: ...  # fmt: skip
+        self, texts: str, *, split: bool | None = ..., first: int = ..., **how: Unpack[Searching]
+    ) -> Translated: ...
     @overload
     def translate(
-        self, texts: Iterable[str], *, split: bool | None = ..., workers: int | None = ..., first: int = ...,
-        **how: Unpack[Searching],
-    ) -> list[Translated]: ...  # fmt: skip
+        self, texts: Iterable[str], *, split: bool | None = ..., first: int = ..., **how: Unpack[Searching]
+    ) -> list[Translated]: ...
     def translate(
-        self, texts: str | Iterable[str], *, split: bool | None = None, workers: int | None = None, first: int = 0,
-        **how: Unpack[Searching],
-    ) -> Translated | list[Translated]:  # fmt: skip
+        self, texts: str | Iterable[str], *, split: bool | None = None, first: int = 0, **how: Unpack[Searching]
+    ) -> Translated | list[Translated]:
         """Translate a text, or each of several, line by line; `how` are the fields of Search: beam=5, sampling=True ...
 
         >>> translator.translate(["Two dogs.", "A cat."], beam=5, n_best=3)[0].alternatives
@@ -121,7 +118,7 @@ class Translator(Opened):
         sources = self.sources([piece for text in pieces for line in text for piece in line])
         limits = self.limits(sources)
         rows = [(number, part) for number, text in enumerate(pieces, first) for part in range(sum(map(len, text)))]
-        found = iter(self.search(sources, limits, Search(**how), rows=rows, workers=workers))
+        found = iter(self.search(sources, limits, Search(**how), rows=rows))
         counts = [sum(map(len, text)) for text in sentences]
         every_one = zip(counts, pieces, strict=True)
         done = [self.join(count, [[next(found) for _ in line] for line in text]) for count, text in every_one]

@@ -16,12 +16,12 @@ from qkv.folder import About, Loaded
 from qkv.models import Backbone
 from qkv.objectives import Asked
 from qkv.objectives.answers import answered
-from qkv.tasks.asking import Names, fields
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.measuring import asked_together
 from qkv.tasks.on_backbone import BackboneConfig, OnBackbone
 from qkv.tasks.predictor import Predictor
 from qkv.text import read_spans
+from qkv.text.asking import Names, fields
 from qkv.text.examples import SpanQuestion
 from qkv.text.sentences import split_sentences
 from qkv.text.spans import checked
@@ -168,7 +168,7 @@ class FindAnswers(OnBackbone):
 
     def figures_of(self, loaded: Loaded, examples: Sequence[SpanQuestion]) -> dict[str, float]:
         """Of the answers in words, each against all that are right."""
-        asker = self.open(loaded, engine="lean")
+        asker = self.open(loaded, engine="float32")
         found = asked_together(self.sharing, lambda some: [one["answer"] for one in asker.answer(some)], [*examples])
         gold = [[text for _, text in example.answers] for example in examples]
         return {"exact_match": mean_of(exact_match, found, gold), "f1": mean_of(overlap_f1, found, gold)}

@@ -195,7 +195,7 @@ class Summarise(OnEncoderDecoder):
             return super().evaluate(loaded, examples, by=by)
         documents = together(examples)
         lead, best = without_a_model(documents)
-        return {**written(self.open(loaded, engine="lean"), documents, **how), **lead, **best}
+        return {**written(self.open(loaded, engine="float32"), documents, **how), **lead, **best}
 
 
 def together(examples: Sequence[Summarised]) -> dict[str, list[str]]:

@@ -219,7 +219,8 @@ class Run:
             write_json(self.folder.baselines, baselines)
         with checkpoint.explained(self.out):
             write_text(self.folder.recipe, HEADER + tomli_w.dumps(to_tree(settings)))
-            manifest.seal(self.folder.place, [self.folder.recipe.name])
+            kept = (self.folder.recipe, self.folder.baselines)
+            manifest.seal(self.folder.place, [path.name for path in kept if path.exists()])
         return settings, corpus, model
 
     def opened(self, asked: Tree) -> tuple[Task, Settings, Corpus, Model]:
