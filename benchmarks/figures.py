@@ -45,9 +45,9 @@ def best(seconds: Seconds, names: Sequence[str]) -> str:
     return min(names, key=lambda name: median(seconds[name]))
 
 
-def megabytes() -> float:
-    """The most memory that this process has ever held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / UNIT
+def megabytes(who: int = resource.RUSAGE_SELF) -> float:
+    """The most memory that this process has ever held, or the largest of those that it started and that have ended."""
+    return resource.getrusage(who).ru_maxrss / UNIT
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -28,10 +28,11 @@ from figures import arguments, by_turns, show, spread, table, times_as_fast
 from machine import BYTES, Rates, facts, least, rates
 from qkv.convert.families.gpt import GPT2 as FAMILY
 from qkv.convert.family import our_settings, our_weights, plain
-from qkv.decoding import Plain, Search
-from qkv.engines.lean import Lean
-from qkv.engines.products import has_kernel
-from qkv.engines.quantize import int8_engine, quantize, tokens_agree
+from qkv.decoding import Engine, Plain, Search
+from qkv.engines.native.file import in_memory, write
+from qkv.engines.native.library import Native
+from qkv.engines.native.writer import NativeWriter
+from qkv.engines.quantize import smoothing, tokens_agree
 from qkv.folder import fill
 from qkv.models import GPT2
 from qkv.models import GPT2Config as OurConfig
@@ -43,7 +44,7 @@ SIZES = {  # transformers' names
     "base": {"n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257},
 }
 TOKENS, SHORTEST, LONGEST, CONTEXT = 64, 8, 24, 256
-CALIBRATED = 16  # prompts that give the ranges of 8-bit products
+CALIBRATED = 16  # prompts that say how wide the channels are
 Texts = list[list[int]]
 
 
@@ -68,7 +69,13 @@ def prompts(count: int, vocabulary: int) -> Texts:
     return [torch.randint(UNK + 1, vocabulary, (length,), generator=rng).tolist() for length in lengths]
 
 
-def by_qkv(engine: Plain, given: Texts) -> Texts:
+def in_bytes(model: GPT2, place: Path) -> NativeWriter:
+    """8 bits by our engine."""
+    write(place / "int8.qkv", model, smooth=smoothing(model, prompts(CALIBRATED, model.config.vocab_size)))
+    return NativeWriter.of(model, Native(place / "int8.qkv"))
+
+
+def by_qkv(engine: Engine, given: Texts) -> Texts:
     found = engine.decode(given, [TOKENS] * len(given), Search(beam=1, ends="never"))
     return [some[0].tokens for some in found]
 
@@ -114,22 +121,18 @@ def floor(c: OurConfig, given: Texts, precision: str, most: Rates) -> float:
     return 2 * prompts / most[precision] + TOKENS * least(matrices(c), len(given), precision, most)
 
 
-def race(own: GPT2, theirs: Any, other: Any, count: int, rounds: int, most: Rates) -> list[dict[str, Any]]:
+def race(
+    own: GPT2, engines: dict[str, Engine], theirs: Any, other: Any, count: int, rounds: int, most: Rates
+) -> list[dict[str, Any]]:
     """`other` is CTranslate2's generator, if there is one."""
     from transformers import GenerationConfig
 
-    given, lean, plain = prompts(count, own.config.vocab_size), Lean(own), Plain(own)
-    lean.compile()
+    given, plain = prompts(count, own.config.vocab_size), Plain(own)
     how = GenerationConfig(max_new_tokens=TOKENS, do_sample=False, use_cache=True, pad_token_id=PAD, eos_token_id=None)
     runs = {
         "transformers": partial(by_transformers, theirs, how, plain.given(given)),
-        "qkv lean": partial(by_qkv, lean, given),
-        "qkv plain": partial(by_qkv, plain, given),
+        **{f"qkv {name}": partial(by_qkv, engine, given) for name, engine in engines.items()},
     }
-    if has_kernel():
-        int8 = int8_engine(own, quantize(own, prompts(CALIBRATED, own.config.vocab_size)))
-        int8.compile()
-        runs["qkv int8"] = partial(by_qkv, int8, given)
     if other:
         runs["CTranslate2 int8"] = partial(by_ctranslate2, other, given)
     texts = {name: run() for name, run in runs.items()}  # which warms up, too
@@ -155,7 +158,13 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     most = rates(asked.threads, BYTES)
     with tempfile.TemporaryDirectory() as place:
         other = ctranslate2_generator(theirs, asked.threads, Path(place)) if find_spec("ctranslate2") else None
-        rows = [row for count in asked.prompts for row in race(own, theirs, other, count, asked.rounds, most)]
+        engines = {
+            "plain": Plain(own),
+            "float32": NativeWriter.of(own, in_memory(own)),
+            "int8": in_bytes(own, Path(place)),
+        }
+        asks = [(own, engines, theirs, other, count, asked.rounds, most) for count in asked.prompts]
+        rows = [row for ask in asks for row in race(*ask)]
     about = {"preset": asked.preset, "machine": facts(), "threads": asked.threads, "rounds": asked.rounds}
     read_mb = BYTES["float32"] * matrices(own.config) / 1e6
     return {**about, "tokens": TOKENS, "ceilings": most, "read_mb_a_step": read_mb, "rows": rows}

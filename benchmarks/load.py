@@ -4,7 +4,7 @@
 
 Starts `qkv serve` as a process. Each text is translated once at the start by one client alone; from then on every
 answer, whatever stands beside it in the batch, must be that one. Clients send single texts and small lists, wait for an
-answer, ask again. Each row is a part of the time; "memory" is what the server and its workers hold at its end, where
+answer, ask again. Each row is a part of the time; "memory" is what the server holds at its end, where
 what they share counts once. Answers of 429 and 503 are counted as refused and are no wrong answers.
 """
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 
 from qkv.engines.native.library import is_built, multiply
-from qkv.engines.products import Int8, has_kernel, quantised
 
 CUBE = 2048  # side of the matrices that measure the rate of products
 FLOATS = 2**26  # of the array that measures the bandwidth: 256 MB, larger than any cache
@@ -37,12 +36,7 @@ def gemm(precision: str) -> float:
         kind = getattr(torch, precision)
         a, b = a.to(kind), b.to(kind)
         return 2 * CUBE**3 / shortest(lambda: torch.mm(a, b))
-    if is_built():
-        return dots(torch.get_num_threads())
-    if not has_kernel():
-        return gemm("float32")
-    product = Int8(*quantised(b), None, low=-4.0, high=4.0)
-    return 2 * CUBE**3 / shortest(lambda: product(a))
+    return dots(torch.get_num_threads()) if is_built() else gemm("float32")
 
 
 def dots(threads: int) -> float:

@@ -43,8 +43,8 @@ def prepared(asked: argparse.Namespace, preset: str, folder: Path) -> None:
 
 def commands(folder: Path, source: Path, out: Path, beam: int, threads: int) -> dict[str, list[str]]:
     """What each contestant is called by."""
-    engines = {"lean": "float32", "int8": "int8", "ctranslate2": "CTranslate2"}
-    if not any((folder / name).exists() for name in ("int8.qkv", "int8.safetensors")):
+    engines = {"float32": "float32", "int8": "int8", "ctranslate2": "CTranslate2"}
+    if not (folder / "int8.qkv").exists():
         del engines["int8"]
     ours = [sys.executable, "-m", "qkv", "translate", str(source), "-o", str(out), "--model", str(folder)]
     found = {f"qkv {said}": [*ours, "--beam", str(beam), "--engine", engine] for engine, said in engines.items()}

@@ -18,22 +18,15 @@ from torch import Tensor, nn
 from corpus import VOCABULARY, whole_vocabulary
 from peers import copied, marian
 from qkv.convert.ctranslate2 import write_ctranslate2
-from qkv.decoding import Search, beam_search
-from qkv.decoding.greedy import greedy
-from qkv.engines.lean import Lean
+from qkv.decoding import Search
 from qkv.engines.native.file import write
 from qkv.engines.native.library import NOT_BUILT, is_built
 from qkv.engines.native.library import Native as NativeFile
 from qkv.engines.native.writer import NativeWriter
-from qkv.engines.products import has_kernel
-from qkv.engines.quantize import int8_engine, quantize
-from qkv.engines.workers import Processes
-from qkv.memory import keep_freed_memory
 from qkv.models import PRESETS, Transformer, TransformerConfig
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
 LOUD = 10.0  # feed-forward beside attention
-CALIBRATED = 4  # sentences that give the ranges of 8-bit products
 Texts = list[list[int]]  # the tokens of each sentence
 
 
@@ -57,37 +50,14 @@ class Writer(Protocol):
 
 
 class Qkv:
-    """Our searches on the lean form; side by side, as `Translator` does it, in processes that share the weights."""
+    """Our engine in C++; side by side in threads, each with a request of its own."""
 
     name = "qkv"
 
-    def __init__(self, engine: Lean, precision: str, cores: int) -> None:
-        keep_freed_memory()  # as Translator.load does; it serves the others here too
-        engine.compile()
-        self.model, self.precision = engine.decoder, precision
-        self.workers = Processes(lambda asked: self.write(torch.tensor(asked[0]), *asked[1:]), cores)
-
-    def ready(self, src: Tensor) -> Tensor:
-        return src
-
-    def write(self, request: Tensor, beam: int, tokens: int) -> Texts:
-        limits = [tokens] * len(request)
-        if beam == 1:
-            return [found.tokens for found in greedy(self.model, request, limits)]
-        return [found[0].tokens for found in beam_search(self.model, request, limits, beam=beam, alpha=1.0)]
-
-    def write_all(self, requests: Sequence[Tensor], beam: int, tokens: int) -> list[Texts]:
-        return self.workers([(request.tolist(), beam, tokens) for request in requests])
-
-
-class Native:
-    """Our engine in C++, in 8 bits; side by side in threads, each with a request of its own."""
-
-    name, precision = "qkv native", "int8"
-
-    def __init__(self, model: Transformer, file: Path, cores: int) -> None:
-        write(file, model)
-        self.engine, self.cores = NativeWriter(model, NativeFile(file)), cores
+    def __init__(self, model: Transformer, bits: int, file: Path, cores: int) -> None:
+        write(file, model, bits=bits)
+        self.engine, self.cores = NativeWriter.of(model, NativeFile(file)), cores
+        self.precision = self.engine.name
 
     def ready(self, src: Tensor) -> Texts:
         return [[number for number in row if number not in (PAD, EOS)] for row in src.tolist()]
@@ -202,17 +172,12 @@ def sentences(count: int, shortest: int, longest: int) -> Tensor:
 def writers(preset: str, cores: int, folder: Path) -> tuple[TransformerConfig, list[Writer]]:
     """Hugging Face first: it is whom the others' tokens are compared with."""
     model, theirs = models(preset)
-    found: list[Writer] = [HuggingFace(theirs, cores), Qkv(Lean(model), "float32", cores)]
-    if has_kernel():
-        sources = [row[row > UNK].tolist() for row in sentences(CALIBRATED, 8, 24)]
-        found.append(Qkv(int8_engine(model, quantize(model, sources)), "int8", cores))
-    else:
-        print("qkv int8 is left out: this CPU has no fbgemm kernels")
+    found: list[Writer] = [HuggingFace(theirs, cores)]
     if is_built():
-        with tempfile.TemporaryDirectory() as place:  # the file stays mapped
-            found.append(Native(model, Path(place) / "int8.qkv", cores))
+        with tempfile.TemporaryDirectory() as place:  # the files stay mapped
+            found += [Qkv(model, bits, Path(place) / f"{bits}.qkv", cores) for bits in (32, 8)]
     else:
-        print(f"qkv native is left out: {NOT_BUILT}")
+        print(f"qkv is left out: {NOT_BUILT}")
     if find_spec("ctranslate2"):
         tokenizer = whole_vocabulary()
         write_ctranslate2(folder, model, tokenizer, {})

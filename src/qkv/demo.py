@@ -56,7 +56,7 @@ def run(out: Path, *, architecture: str, minutes: float, words: list[str], seed:
     )  # fmt: skip
     if trained.stopped == "interrupted":
         return 130
-    translator = load_translator(out, engine="lean", own_process=True)
+    translator = load_translator(out, engine="float32")
     say(f"measuring on {len(test):,} words it has not seen ...")
     lines = translator.translate(list(test), beam=3, alpha=1.0)
     rates = error_rates([line.text.split() for line in lines], list(test.values()))

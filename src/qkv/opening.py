@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
 from qkv import folder
 from qkv.config import Tree
 from qkv.decoding import Translator
-from qkv.device import device_name
+from qkv.device import ENGINE, device_name
 from qkv.engines import open_generator, open_translator
 from qkv.errors import InputError, nearest
-from qkv.text.frames import Pool
+from qkv.text.frames import FRAMES, Pool
 
 if TYPE_CHECKING:
+    from qkv.engines.embedder import Embedder
+    from qkv.engines.filler import Filler
     from qkv.tasks import Task
 
 
@@ -30,15 +32,14 @@ class Opener(NamedTuple):
 
 
 TRANSLATES = "translate"  # the task of a folder that names none
-OPENERS = {TRANSLATES: Opener("translate", open_translator), "language_model": Opener("generate", open_generator)}
+EMBEDS = "embed"
 
 
 class Opening(TypedDict, total=False):
     """How a model folder is opened; not every task has every option."""
 
-    engine: str  # what searches or reads: lean, int8, plain, auto ...
-    workers: int  # processes that decode
-    own_process: bool  # whether the process may be changed to be faster, as commands do
+    engine: str  # what searches or reads: auto, float32, int8, plain ...
+    workers: int  # threads that the engine may use; 0 for as many as torch takes
     pool: Pool | None  # of an embedder: whose state is the vector of a text,
     normalise: bool | None  # and whether it is made to have the length 1
 
@@ -59,9 +60,10 @@ def load(
         raise InputError(f"{path!r:.60} is a {type(path).__name__}; give the name of a model folder, qkv.load('model')")
     loaded = folder.look(Path(path), device_name(device))
     own = task_named(loaded.about)
-    if own in OPENERS and task in (None, own) and beside is None:
-        check_options(path, own, cast(Tree, how), writer_options())
-        return OPENERS[own].open(loaded, **cast(Tree, how))
+    name = task or own
+    if name in OPENERS and name in (own, EMBEDS) and beside is None:
+        check_options(path, name, cast(Tree, how), list(signature(OPENERS[name].open).parameters)[1:])
+        return OPENERS[name].open(loaded, **cast(Tree, how))
     opened = task_in(loaded, task)
     check_options(path, opened.name, cast(Tree, how), options(opened))
     found = opened.open(loaded, **cast(Tree, how))
@@ -72,6 +74,42 @@ def load(
             raise InputError(f"{path} is of the task {opened.name!r}; only classifiers are averaged, leave beside out")
         found.join(load(beside, device, task=task, **how))
     return found
+
+
+def open_filler(loaded: folder.Loaded) -> "Filler":
+    """As the task fill opens a folder; without torch, where the native engine's file is there."""
+    from qkv.engines.filler import Filler
+    from qkv.engines.native.kept import file_of
+    from qkv.engines.native.prediction import prediction_of
+
+    file = file_of(loaded, ENGINE)
+    if file is None or (found := prediction_of(loaded, file)) is None:
+        return task_in(loaded).open(loaded)
+    return Filler(loaded, frame=FRAMES[loaded.architecture], most=loaded.size, prediction=found)
+
+
+def open_embedder(
+    loaded: folder.Loaded, *, engine: str = ENGINE, pool: Pool | None = None, normalise: bool | None = None
+) -> "Embedder":
+    """As the task embed opens a folder; without torch, where the native engine's file is there."""
+    from qkv.engines.embedder import Embedder
+    from qkv.engines.native.kept import file_of
+
+    about, most = loaded.about, loaded.about.get("max_length") or loaded.size
+    if most > loaded.size or (file := file_of(loaded, engine)) is None:
+        task: Any = task_in(loaded, EMBEDS)
+        return task.open(loaded, engine=engine, pool=pool, normalise=normalise)
+    return Embedder(
+        loaded, frame=FRAMES[loaded.architecture], most=most, engine=engine, lowercase=about.get("lowercase", False),
+        pool=pool or about.get("pool") or None, file=file,
+        normalise=about.get("normalise", False) if normalise is None else normalise,
+    )  # fmt: skip
+
+
+OPENERS = {
+    TRANSLATES: Opener("translate", open_translator), "language_model": Opener("generate", open_generator),
+    "fill": Opener("fill", open_filler), EMBEDS: Opener("embed", open_embedder),
+}  # fmt: skip
 
 
 def check_options(path: str | Path, task: str, how: Iterable[str], known: list[str]) -> None:

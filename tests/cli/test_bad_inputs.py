@@ -190,7 +190,7 @@ info of no model | info nowhere | no model folder at nowhere
 check without files | check | no file was given; give one file of pairs
 a word that cannot be said | demo --say 2001 | '2001' cannot be said; give words of the letters a to z
 an unknown engine | translate 7 --model good --engine int9 | 'int9'; did you mean 'int8'
-8 bits that were never made | translate 7 --model without-bits --engine int8 | no int8.safetensors; make it
+8 bits that were never made | translate 7 --model without-bits --engine int8 | no int8.qkv; make it
 no model to quantise | quantize nowhere | no model folder at nowhere
 a quantised model that loses too much | quantize good --bound -100 | so nothing was written; translate
 an unknown format to export to | export good --to onxx x | unknown format 'onxx'; did you mean 'onnx'

@@ -50,11 +50,13 @@ def test_the_engine_gives_the_same_lines_and_scores(qkv: Run, model: Path, tmp_p
     assert result.lines[0].endswith("(of random tokens)")
     ours, theirs = (
         qkv("translate", "3 1 4", "2 7", "", "8", "--model", "m", "--scores", "--engine", engine)
-        for engine in ("lean", "ctranslate2")
+        for engine in ("float32", "ctranslate2")
     )
     assert theirs.out == ours.out
     (tmp_path / "test.tsv").write_text("3 1\tthree one\n8\teight\n")
-    ours, theirs = (qkv("score", "test.tsv", "--model", "m", "--json", "--engine", e) for e in ("lean", "ctranslate2"))
+    ours, theirs = (
+        qkv("score", "test.tsv", "--model", "m", "--json", "--engine", e) for e in ("float32", "ctranslate2")
+    )
     assert json.loads(theirs.out) == json.loads(ours.out)
 
 

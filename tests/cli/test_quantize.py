@@ -1,4 +1,4 @@
-"""qkv quantize and --engine: eight bits, checked before they are kept; and the fastest engine by measurement."""
+"""qkv quantize and --engine: eight bits, checked before they are kept."""
 
 import json
 import shutil
@@ -12,41 +12,47 @@ from safetensors.torch import load_file, save_file
 
 import qkv as package
 from kit import WORDS, save_untrained, tokenizer, write_sides
+from qkv.engines.native.file import products_of
 from qkv.engines.native.library import is_built
-from qkv.engines.native.reader import FILE as NATIVE
+from qkv.engines.native.reader import FILE
 from qkv.engines.native.writer import NativeWriter
-from qkv.engines.quantize import FILE
+
+needs_engine = pytest.mark.skipif(not is_built(), reason="the native engine is not built")
 
 
 @pytest.fixture
 def copy(model: Path, tmp_path: Path) -> Path:
     """As a run left it that could not write the engine's form."""
-    return Path(shutil.copytree(model, tmp_path / "model", ignore=shutil.ignore_patterns(NATIVE)))
+    return Path(shutil.copytree(model, tmp_path / "model", ignore=shutil.ignore_patterns(FILE)))
 
 
+@needs_engine
 def test_a_trained_model_is_quantised_and_translates(qkv: Any, copy: Path) -> None:
     result = qkv("quantize", copy, "--bound", "3")  # few words: one of them is much BLEU
     assert result.code == 0, result.err
     assert "of the tokens are the same" in result.out
     assert (copy / FILE).exists()
-    assert (copy / NATIVE).exists()
     lines = "".join(f"{i} {j}\n" for i in range(10) for j in range(10))
-    exact, rounded = (qkv("translate", "--model", copy, "--engine", name, stdin=lines).out for name in ("lean", "int8"))
+    exact, rounded = (
+        qkv("translate", "--model", copy, "--engine", name, stdin=lines).out for name in ("float32", "int8")
+    )
     same = [a == b for a, b in zip(exact.splitlines(), rounded.splitlines(), strict=True)]
     assert sum(same) > 80
 
 
+@needs_engine
 def test_the_figures_are_those_of_score(qkv: Any, copy: Path, tmp_path: Path) -> None:
     pairs = [(f"{i} {j}", f"{i} {j}") for i in range(5) for j in range(5)]
     write_sides(pairs, tmp_path / "val.a", tmp_path / "val.b")
     found = json.loads(qkv("quantize", copy, "--valid", "val.a", "val.b", "--bound", "100", "--json").out)
     assert found["sentences"] == 25
-    for engine, name in (("lean", "float32"), ("int8", "int8")):
-        scores = json.loads(qkv("score", "val.a", "val.b", "--model", copy, "--engine", engine, "--json").out)
+    for name in ("float32", "int8"):
+        scores = json.loads(qkv("score", "val.a", "val.b", "--model", copy, "--engine", name, "--json").out)
         assert scores["bleu"] == pytest.approx(found[f"{name}_bleu"])
         assert scores["chrf"] == pytest.approx(found[f"{name}_chrf"])
 
 
+@needs_engine
 def test_a_model_that_loses_more_than_the_bound_is_refused_and_nothing_is_written(qkv: Any, copy: Path) -> None:
     result = qkv("quantize", copy, "--bound", "-100")
     assert result.code == 1
@@ -54,28 +60,10 @@ def test_a_model_that_loses_more_than_the_bound_is_refused_and_nothing_is_writte
     assert not [*copy.glob("*int8*")]
 
 
-@pytest.fixture
-def narrowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges from other numbers than those that come: everything is cut to nearly nothing."""
-    from qkv.engines.products import Calibration
-
-    real = Calibration.__call__
-
-    def narrowed(self: Calibration, name: str, *others: Any) -> Any:
-        product = real(self, name, *others)
-
-        def run(x: torch.Tensor) -> torch.Tensor:
-            found: torch.Tensor = product(x)
-            self.low[name], self.high[name] = torch.tensor(-1e-3), torch.tensor(1e-3)
-            return found
-
-        return run
-
-    monkeypatch.setattr(Calibration, "__call__", narrowed)
-
-
-@pytest.mark.usefixtures("narrowed")
-def test_a_model_that_says_something_else_is_refused(qkv: Any, copy: Path) -> None:
+@needs_engine
+def test_a_model_that_says_something_else_is_refused(qkv: Any, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each weight nothing but its sign is left."""
+    monkeypatch.setattr("qkv.engines.native.file.LEVELS", 1)
     result = qkv("quantize", copy, "--bound", "100")
     assert result.code == 1
     assert "at least 80% are allowed" in result.err
@@ -88,72 +76,19 @@ def test_a_folder_without_validation_text_asks_for_some(qkv: Any, copy: Path) ->
     assert "has no validation set of a training run; give --valid val.en val.de" in result.err
 
 
-def test_text_that_is_too_long_asks_for_shorter(qkv: Any, copy: Path, tmp_path: Path) -> None:
-    (tmp_path / "val.tsv").write_text("7 " * 60 + "\tseven\n")
-    result = qkv("quantize", copy, "--valid", "val.tsv")
-    assert result.code == 1
-    assert result.err.startswith("qkv: none of the 1 sources has from 1 to ")
-    assert result.err.endswith(" tokens, as the model was trained on; give --valid shorter sentences\n")
-
-
-def quantised_by_torch(qkv: Any, copy: Path) -> None:
-    """As where the native engine is not built."""
-    assert qkv("quantize", copy, "--bound", "3").code == 0
-    (copy / NATIVE).unlink()
-
-
-@pytest.mark.skipif(not is_built(), reason="the native engine is not built")
+@needs_engine
 def test_auto_takes_the_native_engine_and_says_so(qkv: Any, copy: Path) -> None:
-    assert "lean: no int8.qkv yet (qkv quantize)" in qkv("info", copy).out
+    assert "float32: there is no int8.qkv (qkv quantize makes it)" in qkv("info", copy).out
     assert qkv("quantize", copy, "--bound", "3").code == 0
     assert "int8: int8.qkv is there, for " in qkv("info", copy).out
     by_name, chosen = (qkv("translate", "1 2", "--model", copy, "--engine", name) for name in ("int8", "auto"))
     assert (chosen.out, chosen.err) == (by_name.out, "")
-    assert not (copy / "engine.json").exists(), "nothing was measured"
     assert isinstance(package.load(copy, engine="auto").engine, NativeWriter)
     weights = load_file(copy / "model.safetensors")
     save_file({name: value * 1.001 for name, value in weights.items()}, copy / "model.safetensors")
     result = qkv("translate", "1 2", "--model", copy, "--engine", "auto")
     assert result.code == 0, result.err
-    assert f"engine int8 is left out: {copy / NATIVE} was made of other weights" in result.err
-
-
-def test_the_fastest_is_measured_anew_where_the_model_was_trained_on(qkv: Any, copy: Path) -> None:
-    quantised_by_torch(qkv, copy)
-    assert qkv("translate", "1 2", "--model", copy, "--engine", "fastest").code == 0
-    kept = json.loads((copy / "engine.json").read_text())
-    (copy / "engine.json").write_text(json.dumps({**kept, "engine": "int8"}))
-    weights = load_file(copy / "model.safetensors")
-    save_file({name: value * 1.001 for name, value in weights.items()}, copy / "model.safetensors")
-    result = qkv("translate", "1 2", "--model", copy, "--engine", "fastest")
-    assert result.code == 0, result.err
-    assert "engine int8 is left out: " in result.err
-    assert json.loads((copy / "engine.json").read_text())["engine"] in ("lean", "ctranslate2", "ctranslate2-int8")
-
-
-def test_the_fastest_is_measured_told_and_remembered(qkv: Any, copy: Path) -> None:
-    quantised_by_torch(qkv, copy)
-    first = qkv("translate", "1 2", "--model", copy, "--engine", "fastest")
-    kept = json.loads((copy / "engine.json").read_text())
-    in_bytes = {"int8", "ctranslate2-int8"}
-    assert set(kept["tokens_per_second"]) == set(kept["candidates"]) == {"lean", "ctranslate2"} | in_bytes
-    assert kept["engine"] == max(kept["tokens_per_second"], key=kept["tokens_per_second"].get)
-    assert f"engine {kept['engine']} is the fastest here" in first.err
-    second = qkv("translate", "1 2", "--model", copy, "--engine", "fastest")
-    assert "fastest" not in second.err
-    assert second.out == first.out
-    (copy / "int8.safetensors").unlink()
-    qkv("translate", "1 2", "--model", copy, "--engine", "fastest")
-    kept = json.loads((copy / "engine.json").read_text())
-    assert set(kept["candidates"]) == {"lean", "ctranslate2"}, "8 bits only after qkv quantize"
-
-
-def test_only_what_was_measured_here_is_believed(qkv: Any, copy: Path) -> None:
-    quantised_by_torch(qkv, copy)
-    (copy / "engine.json").write_text('{"machine": "another", "engine": "plain"}')
-    assert "is the fastest here" in qkv("translate", "1 2", "--model", copy, "--engine", "fastest").err
-    (copy / "engine.json").write_text("[]")
-    assert "is the fastest here" in qkv("translate", "1 2", "--model", copy, "--engine", "fastest").err
+    assert f"engine int8 is left out: {copy / FILE} was made of other weights" in result.err
 
 
 def test_an_unknown_engine_is_told_the_nearest(qkv: Any, copy: Path) -> None:
@@ -164,7 +99,6 @@ def test_an_unknown_engine_is_told_the_nearest(qkv: Any, copy: Path) -> None:
 
 # -- models that read, and language models -----------------------------------------------------------------------------
 
-needs_engine = pytest.mark.skipif(not is_built(), reason="the native engine is not built")
 SENTENCES = [" ".join(WORDS[(i * k + i) % 14] for i in range(3 + k % 5)) for k in range(1, 60)]
 TINY = {"d_model": 32, "n_heads": 4, "layers": 2, "dropout": 0.0, "max_length": 32}
 QUICK = {"threads": 1, "precision": "float32", "validate_every": 0}
@@ -205,11 +139,11 @@ def test_a_model_that_reads_is_quantised_and_says_the_same(
     for line, vector in zip(by_command, rounded, strict=False):
         assert json.loads(line)["vector"] == pytest.approx(vector.tolist(), abs=1e-5)
     if "same_labels" in found:
-        lean, bytes_ = (
+        exact_, bytes_ = (
             [line.split("\t")[0] for line in qkv("predict", "--model", reader, *how, stdin="\n".join(SENTENCES)).lines]
             for how in ((), ("--engine", "int8"))
         )
-        same = sum(a == b for a, b in zip(lean, bytes_, strict=True)) / len(lean)
+        same = sum(a == b for a, b in zip(exact_, bytes_, strict=True)) / len(exact_)
         assert same >= 0.99
         assert not valid or same == found["same_labels"]
 
@@ -220,9 +154,11 @@ def test_a_language_model_is_quantised_and_writes(qkv: Any, reader: Path) -> Non
     result = qkv("quantize", reader)
     assert result.code == 0, result.err
     assert "of the next tokens are the same" in result.out
-    texts = [qkv("generate", "red green", "--model", reader, "--engine", name).out for name in ("lean", "int8", "auto")]
+    texts = [
+        qkv("generate", "red green", "--model", reader, "--engine", name).out for name in ("float32", "int8", "auto")
+    ]
     assert all(text.startswith("red green") for text in texts)
-    exact, rounded = (package.load(reader, engine=name) for name in ("lean", "int8"))
+    exact, rounded = (package.load(reader, engine=name) for name in ("float32", "int8"))
     assert rounded.engine.name == "int8"
     ours, theirs = ([text.text for text in one.generate(SENTENCES[:20], tokens=3)] for one in (exact, rounded))
     assert sum(a == b for a, b in zip(ours, theirs, strict=True)) > 10
@@ -237,9 +173,11 @@ def test_a_reader_that_says_something_else_is_refused(
     qkv: Any, reader: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its channels are divided by numbers that leave of most of them nothing."""
-    from qkv.engines.products import Calibration
 
-    monkeypatch.setattr(Calibration, "smoothing", lambda self, name: torch.logspace(-4, 4, self.weights[name].size(1)))
+    def wrong(model: Any, rows: list[list[int]]) -> dict[str, torch.Tensor]:
+        return {name: torch.logspace(-4, 4, weight.size(1)) for name, (weight, _) in products_of(model).items()}
+
+    monkeypatch.setattr("qkv.engines.quantize.smoothing", wrong)
     result = qkv("quantize", reader)
     assert result.code == 1
     assert "(at least 0.99 and 0.99 is asked for), so nothing was written" in result.err
@@ -250,6 +188,6 @@ def test_a_reader_that_says_something_else_is_refused(
     assert "no text was found to compare with" in qkv("quantize", reader, "--valid", "none.txt").err
 
 
-def test_what_has_no_lean_form_is_refused(qkv: Any, tmp_path: Path) -> None:
+def test_what_has_no_native_form_is_refused(qkv: Any, tmp_path: Path) -> None:
     save_untrained(tmp_path / "bert", "bert", tokenizer(), {"task": "fill"}, position="rotary")
     assert "only a Transformer, or a backbone of BERT's or GPT-2's form" in qkv("quantize", tmp_path / "bert").err

@@ -25,9 +25,9 @@ def test_a_model_gets_one_from_its_own_training_data(qkv: Any, copy: Path, lines
     result = qkv("shortlist", copy, "--frequent", "8", "--each", "12", "--bound", "3")
     assert result.code == 0, result.err
     assert "BLEU falls by" in result.out
-    assert result.lines[-1] == f"wrote {copy / FILE}, use it with --engine lean+shortlist"
+    assert result.lines[-1] == f"wrote {copy / FILE}, use it with --engine float32+shortlist or int8+shortlist"
     exact, listed = (
-        qkv("translate", "--model", copy, "--engine", name, stdin=lines) for name in ("lean", "lean+shortlist")
+        qkv("translate", "--model", copy, "--engine", name, stdin=lines) for name in ("float32", "float32+shortlist")
     )
     assert listed.code == 0, listed.err
     same = [a == b for a, b in zip(exact.lines, listed.lines, strict=True)]
@@ -40,8 +40,8 @@ def test_the_figures_are_those_of_score(qkv: Any, copy: Path, tmp_path: Path) ->
     assert qkv("quantize", copy, "--bound", "100").code == 0
     found = json.loads(qkv("shortlist", copy, "--valid", "val.a", "val.b", "--bound", "100", "--json").out)
     assert found["sentences"] == 25
-    assert found["fall"] == max(found[f"{name}_bleu"] - found[f"{name}+shortlist_bleu"] for name in ("lean", "int8"))
-    for name in ("lean", "lean+shortlist", "int8", "int8+shortlist"):
+    assert found["fall"] == max(found[f"{name}_bleu"] - found[f"{name}+shortlist_bleu"] for name in ("float32", "int8"))
+    for name in ("float32", "float32+shortlist", "int8", "int8+shortlist"):
         scores = json.loads(qkv("score", "val.a", "val.b", "--model", copy, "--engine", name, "--json").out)
         assert scores["bleu"] == pytest.approx(found[f"{name}_bleu"])
 

@@ -7,19 +7,23 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import qkv
-from kit import save_untrained, tokenizer
+from kit import save_untrained, stirred, tiny_model, tokenizer
 from qkv import folder, manifest
+from qkv.engines import open_reader
 from qkv.engines.native.file import write
 from qkv.engines.native.kept import FILE
 from qkv.engines.native.library import is_built
 from qkv.folder.loaded import TOLD
 from qkv.look.facts import looks, model_view
-from qkv.models import MODELS, CausalBackbone
+from qkv.models import MODELS, Bert, CausalBackbone, Headed
 from qkv.opening import OPENERS
-from qkv.tasks import TASKS
+from qkv.tasks import TASKS, USES
+from qkv.text.frames import FRAMES
+from qkv.text.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.skipif(not is_built(), reason="the native engine is not built")
 TEXTS = ("two dogs play in the snow", "a cat sat on the mat", "the dog sat")
@@ -53,6 +57,22 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         about = {"task": task, "source": "en", "target": "de"}
         found[name] = save_untrained(place / name, name, tokenizer(*TEXTS), about, max_length=40)
         write(found[name] / FILE, folder.load(found[name]).model, made_of=manifest.weights_digest(found[name]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A folder for each command that reads, of models that are far from even in what they say."""
+    place = tmp_path_factory.mktemp("readers")
+    words = Tokenizer.train(TEXTS * 3, kind="wordpiece", vocab_size=120, specials=["<mask>"])
+    found = dict[str, Path]()
+    for name, head in (("embed", ""), ("fill", ""), ("classify", "classes(n=3, pool='first', dense=True)")):
+        backbone = stirred(tiny_model("bert", vocab_size=len(words), max_length=40, n_heads=4), 0.3).eval()
+        model = stirred(Headed(backbone, {"classes": head}), 0.3).eval() if head else backbone
+        about = {"task": name, "labels": ["a", "b", "c"]} if head else {"task": name}
+        folder.save(place / name, model, words, about)
+        write(place / name / FILE, backbone, made_of=manifest.weights_digest(place / name))
+        found[name] = place / name
     return found
 
 
@@ -93,8 +113,60 @@ def test_commands_run_where_there_is_no_torch(folders: dict[str, Path], tmp_path
     assert "</b>" in (tmp_path / "page.de.html").read_text(), "tags are placed by the engine's own attention"
 
 
-def test_a_server_and_its_page_run_where_there_is_no_torch(folders: dict[str, Path], tmp_path: Path) -> None:
-    models = [flag for place in folders.values() for flag in ("--model", str(place))]
+def test_what_reads_runs_where_there_is_no_torch(readers: dict[str, Path], tmp_path: Path) -> None:
+    """A vector, the words of a hole and a class, as torch has them of the same 8 bits."""
+    holes = "the <mask> sat on the <mask>"
+    process = torchless(
+        ["embed", *TEXTS, "--model", str(readers["embed"]), "--json"],
+        ["embed", *TEXTS, "--model", str(readers["classify"]), "--pool", "first", "--json"],
+        ["fill", holes, "a <mask>", "--model", str(readers["fill"]), "--k", "4", "--json"],
+        ["fill", holes, "--model", str(readers["fill"]), "--k", "2", "--jointly", "--json"],
+        ["predict", *TEXTS, "--model", str(readers["classify"]), "--json"],
+        ["predict", *TEXTS, "--model", str(readers["classify"])],
+        cwd=tmp_path,
+    )
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    *told, plain = (*map(json.loads, out.splitlines()[:5]), out.splitlines()[5:])
+    vectors, firsts, filled, together, classes = [[json.loads(line) for line in one.splitlines()] for one in told]
+    reader = {name: open_reader(folder.load(place), "int8") for name, place in readers.items()}
+    for name, pool, found in (("embed", "mean", vectors), ("classify", "first", firsts)):
+        embedder = qkv.load(readers[name], task="embed", pool=pool)
+        assert embedder.file is not None
+        embedder.reader = reader[name]  # torch's pooling of the same states
+        vars(embedder.backbone).pop("native")
+        assert np.allclose([one["vector"] for one in found], embedder.embed(TEXTS), atol=1e-5)
+    filler = TASKS["fill"](TASKS["fill"].data_class(), Bert).open(folder.load(readers["fill"]))
+    filler.loaded.model = reader["fill"]
+    for one, text in zip(filled, (holes, "a <mask>"), strict=True):
+        answer = filler.fill(text, 4)
+        same_words(one["holes"], answer if text == holes else [answer])
+    same_words([together[0]["ways"]], [filler.fill(holes, 2, jointly=True)])
+    quick = qkv.load(readers["fill"])
+    with qkv.record_attention(quick) as maps:
+        quick.fill("a <mask>")
+    assert maps, "who looks sees the model itself"
+    assert quick.engine == "int8"
+    assert quick.prediction is not None
+    classifier = qkv.load(readers["classify"], engine="int8")
+    for one, exact in zip(classes, classifier.predict(list(TEXTS)), strict=True):
+        assert one["label"] == exact["label"]
+        assert one["probabilities"] == pytest.approx(exact["probabilities"], abs=1e-5)
+    assert [line.split("\t")[0] for line in plain] == [one["label"] for one in classes]
+
+
+def same_words(found: list[Any], exact: list[Any]) -> None:
+    for words, others in zip(found, exact, strict=True):
+        assert [one["text"] for one in words] == [one["text"] for one in others]
+        p = [one["probability"] for one in others]
+        assert [one["probability"] for one in words] == pytest.approx(p, rel=1e-4)
+
+
+def test_a_server_and_its_page_run_where_there_is_no_torch(
+    folders: dict[str, Path], readers: dict[str, Path], tmp_path: Path
+) -> None:
+    places = [*folders.values(), readers["embed"]]
+    models = [flag for place in places for flag in ("--model", str(place))]
     process = torchless(["serve", *models, "--port", "0"], cwd=tmp_path)
 
     def get(path: str, **fields: Any) -> Any:
@@ -110,7 +182,10 @@ def test_a_server_and_its_page_run_where_there_is_no_torch(folders: dict[str, Pa
         assert "; transformer runs by int8 (8 bits by the native engine, " in first, process.communicate()[1]
         assert "), since int8.qkv is there" in first
         assert "<title>qkv</title>" in get("/")
-        assert [model["name"] for model in json.loads(get("/api/models"))["models"]] == list(KINDS)
+        assert [model["name"] for model in json.loads(get("/api/models"))["models"]] == [*KINDS, "embed"]
+        for name, place in (("gpt2", folders["gpt2"]), ("embed", readers["embed"])):
+            found = json.loads(get("/api/embed", q=list(TEXTS), model=name))["vectors"]
+            assert np.allclose(found, qkv.load(place, task="embed", engine="int8").embed(TEXTS), atol=1e-5)
         said = json.loads(get("/translate", q=TEXTS[0], source="en", target="de", format="text"))
         assert said["translatedText"] == qkv.load(folders["transformer"]).translate(TEXTS[0]).text
     finally:
@@ -136,7 +211,9 @@ def test_what_a_folder_tells_is_what_its_model_says(name: str, folders: dict[str
 def test_whatever_is_opened_without_its_task_is_opened_as_its_task_does(folders: dict[str, Path]) -> None:
     assert TOLD.keys() <= MODELS.keys()
     for name, opener in OPENERS.items():
-        assert TASKS[name].asks.startswith(f"qkv {opener.command} ")
+        assert USES[name].asks.startswith(f"qkv {opener.command} ")
+    assert {name: MODELS[name].frame for name in FRAMES} == FRAMES
+    assert not any(MODELS[name].marks for name in FRAMES)
     for name, place in folders.items():
         task = TASKS[KINDS[name]]
         opened = task(task.data_class(), MODELS[name]).open(folder.look(place))

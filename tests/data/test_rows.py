@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.data import Row, RowsInMemory, RowsOnDisk, RunningText, Written, each_row, write_rows
-from qkv.data.rows import PENDING
+from qkv.data.writing import PENDING
 from qkv.errors import InputError
 
 OWNER = "0" * 64  # the fingerprint of some tokenizer
@@ -130,7 +130,8 @@ def test_a_number_that_no_row_holds_is_told_and_leaves_nothing(tmp_path: Path) -
 
 def test_more_than_waits_in_memory_is_written_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert PENDING > 2**20
-    monkeypatch.setattr("qkv.data.rows.PENDING", 500)
+    monkeypatch.setattr("qkv.data.writing.PENDING", 500)
+    monkeypatch.setattr("qkv.data.writing.CHUNK", 50)
     rows = some_rows(300, columns=3)
     write(tmp_path / "rows", rows, in_order=True)
     assert list(each_row(opened(tmp_path / "rows"))) == rows
@@ -213,7 +214,7 @@ def test_nothing_to_write_is_an_error(tmp_path: Path) -> None:
         write(tmp_path / "rows", [])
     with pytest.raises(InputError, match="1 were too long"):
         write(tmp_path / "rows", [[[1] * 50, [1]]], longest=(3, 3))
-    with pytest.raises(InputError, match=r"longest=\[0, 3\] and shard_rows=262144 must be 1 or more"):
+    with pytest.raises(InputError, match=r"longest=\[0, 3\] must be 1 or more"):
         write(tmp_path / "rows", some_rows(3), longest=(0, 3))
     assert not list(tmp_path.iterdir())
     with pytest.raises(InputError, match="there is no example to make batches of; give files that hold some"):

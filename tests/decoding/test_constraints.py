@@ -1,12 +1,13 @@
-"""The length penalty, what may not follow, and loops."""
+"""The length penalty, what may not follow, the best of what may, and loops."""
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit import draw
 from qkv.decoding import length_penalty
-from qkv.decoding.constraints import Constraints
+from qkv.decoding.constraints import Constraints, best
 from qkv.decoding.hypothesis import Ends, loops
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK
 
@@ -46,6 +47,14 @@ def test_a_text_that_is_cut_need_not_end_and_an_endless_one_never_does() -> None
     cut, endless = (following([[BOS, 5]], limits=[2], ends=ends)[0].isfinite() for ends in ("cut", "never"))
     assert cut.nonzero().flatten().tolist() == [EOS, 4, 5, 6, 7, 8]
     assert endless.nonzero().flatten().tolist() == [4, 5, 6, 7, 8]
+
+
+def test_what_was_written_already_is_less_likely_by_the_penalty() -> None:
+    """Keskar et al. 2019, section 4.1: logits divided by 2, or times 2 if below 0; what was given is not written."""
+    logits = torch.tensor([[0.0, 0, 1, 0, 3, -1, 2, 0.5, 0]])
+    log_p = Constraints([9], penalty=2.0).log_probabilities(logits, torch.tensor([[6, 4, 5, 4]]), None)
+    expected = torch.tensor([1.0, 1.5, -2, 2, 0.5, 0]).log_softmax(0)
+    torch.testing.assert_close(log_p[0, [EOS, 4, 5, 6, 7, 8]], expected)
 
 
 @pytest.mark.parametrize(
@@ -97,3 +106,21 @@ def test_loops_by_definition(tokens: list[int], times: int, longest: int) -> Non
         return any(tokens[i : i + n] * times == tokens[i : i + n * times] for i in starts)
 
     assert loops(tokens, times, longest) == any(somewhere(n) for n in range(1, longest + 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.integers(1, 9), size=st.integers(1, 1203), k=st.integers(1, 10), seed=st.integers(0, 99))
+def test_the_best_are_those_of_topk(rows: int, size: int, k: int, seed: int) -> None:
+    log_p = draw(rows, size, seed=seed).log_softmax(dim=1)
+    values, tokens = best(log_p, k)
+    expected = log_p.topk(min(k, size), dim=1)
+    assert torch.equal(values, expected.values)
+    assert torch.equal(log_p.gather(1, tokens), values)
+
+
+def test_the_best_with_almost_everything_forbidden() -> None:
+    log_p = torch.full((6, 1000), -torch.inf)
+    log_p[:, 2] = -1.0
+    values, tokens = best(log_p, 1)
+    assert tokens.flatten().tolist() == [2] * 6
+    assert values.flatten().tolist() == [-1.0] * 6

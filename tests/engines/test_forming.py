@@ -9,7 +9,7 @@ import qkv
 from kit import save_untrained, tokenizer
 from qkv import folder, manifest
 from qkv.decoding.plain import Plain
-from qkv.engines import forming, open_engine, tell_once
+from qkv.engines import chosen, forming, tell_once
 from qkv.engines.native import library
 from qkv.engines.native.kept import FILE, made_of
 from qkv.engines.native.library import is_built
@@ -86,10 +86,9 @@ def test_a_run_ends_well_whatever_becomes_of_the_form(
     assert "the engine's form of the model was not made: no such form" in capsys.readouterr().err
 
 
-def test_where_no_engine_was_built_another_writes_and_that_is_said_once(
+def test_where_no_engine_was_built_torch_writes_and_that_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """CTranslate2, if a command asks, which may write its form of the model; else torch."""
     save_untrained(tmp_path, "transformer", WORDS, {}, max_length=40)
     (tmp_path / FILE).write_bytes(b"")  # made elsewhere
     monkeypatch.setattr(library, "LIBRARY", str(tmp_path / "none.so"))
@@ -97,12 +96,10 @@ def test_where_no_engine_was_built_another_writes_and_that_is_said_once(
     tell_once.cache_clear()
     try:
         assert not forming.has_form(folder.load(tmp_path).model)
-        one, two = (qkv.load(tmp_path) for _ in range(2))
-        assert isinstance(one.engine, Plain)
-        assert one.engine.name == two.engine.name == "lean"
-        assert capsys.readouterr().err.count("the native engine is not built here") == 1
-        pytest.importorskip("ctranslate2")
-        assert open_engine("auto", tmp_path, folder.load(tmp_path), "cpu", may_export=True).name == "ctranslate2"
-        assert ": CTranslate2 writes, in float32" in capsys.readouterr().err
+        for name in ("auto", "float32", "int8"):
+            assert type(qkv.load(tmp_path, engine=name).engine) is Plain
+        said = capsys.readouterr().err
+        assert said.count("the native engine is not built here") == said.count(": torch writes, in float32\n") == 1
+        assert chosen(tmp_path, folder.load(tmp_path).model) == "plain: the native engine is not built"
     finally:
         library.library.cache_clear()

@@ -105,17 +105,21 @@ def test_a_source_longer_than_what_goes_through_the_blocks_together(bits: int, t
         same(found, Plain(plain).decode(rows, limits, Search(beam=2)))
 
 
-def test_another_engine_does_the_rest(tmp_path: Path) -> None:
-    """A source that has no place in the file."""
-    plain, opened = model(), list[Plain]()
+def test_the_model_does_the_rest(tmp_path: Path) -> None:
+    """A source that has no place in the file, and a penalty of repetition."""
+    plain, opened = model(), list[Any]()
     write(tmp_path / "model.qkv", plain, bits=32)
-    ours = NativeWriter(plain, Native(tmp_path / "model.qkv"), lambda: opened.append(Plain(plain)) or opened[-1])  # type: ignore[func-returns-value]
+    native = Native(tmp_path / "model.qkv")
+    ours = NativeWriter(lambda: opened.append(plain) or plain, native, has_prompts=False)  # type: ignore[func-returns-value]
     how, long = Search(beam=1), [[5] * 60]
     same(ours.decode([[5] * 20], [9], how), Plain(plain).decode([[5] * 20], [9], how))
     assert not opened
     same(ours.decode(long, [9], how), Plain(plain).decode(long, [9], how))
     assert len(list(ours.stream(long, [3], how))) <= 3
     assert len(opened) == 1
+    how = Search(beam=1, repetition_penalty=1.5)
+    same(ours.decode([[5] * 20], [9], how), Plain(plain).decode([[5] * 20], [9], how))
+    assert len(list(ours.stream([[5] * 20], [3], how))) <= 3
 
 
 # -- where the decoder looks -------------------------------------------------------------------------------------------

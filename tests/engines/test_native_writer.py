@@ -1,6 +1,5 @@
 """The native searches: in float32 those of `decoding`, token for token; in 8 bits the same whatever stands beside."""
 
-import math
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from kit import refused, some_rows
 from native_engine import FORMS, PATHS, POSITIONS, WORDS, engine, halved, model, same, tokens
 from qkv.decoding import Plain, Search
 from qkv.engines import in_words
-from qkv.engines.lean import Lean, lean_writer
 from qkv.engines.native.asked import NativeFound
 from qkv.engines.native.file import ACTIVATIONS
 from qkv.engines.native.library import is_built
@@ -86,7 +84,7 @@ def test_a_trained_model_translates_the_same(
 @pytest.mark.parametrize("held", PATHS)
 def test_sixteen_bits_find_what_rounded_weights_find(name: str, held: str, tmp_path: Path) -> None:
     plain, rows = model(name, d_model=48), some_rows(20, 1, range(4, WORDS))
-    exact = Lean(plain, lean_writer(plain, halved, eager=math.inf))
+    exact = Plain(halved(plain))
     for how in (Search(beam=1), Search(beam=4, n_best=4)):
         same(engine(tmp_path, plain, 16, held).decode(rows, [9] * 20, how), exact.decode(rows, [9] * 20, how))
 
@@ -109,8 +107,8 @@ def test_a_text_that_may_not_go_on(tmp_path: Path) -> None:
 def test_engines_say_how_they_compute(tmp_path: Path) -> None:
     plain = model()
     assert in_words(engine(tmp_path, plain, 8, "plain")) == "int8 (8 bits by the native engine, plain)"
-    assert in_words(Lean(plain)) == "lean (float32)"
-    assert in_words(Plain(plain)) == "plain (the model as it is)"
+    assert in_words(engine(tmp_path, plain, 32, "avx2")) == "float32 (32 bits by the native engine, avx2)"
+    assert in_words(Plain(plain)) == "plain (the model as it is, by torch)"
 
 
 # -- any batch, order, neighbour, number of threads --------------------------------------------------------------------

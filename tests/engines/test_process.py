@@ -31,12 +31,12 @@ torch.set_num_threads(2)
 gc.set_threshold(700, 11, 12)
 before = state()
 import qkv
-import qkv.engines, qkv.memory
+import qkv.memory
 
 def never():
     raise SystemExit("malloc was told what to do")
 
-qkv.engines.keep_freed_memory = qkv.memory.keep_freed_memory = never
+qkv.memory.keep_freed_memory = never
 folders = sys.argv[1:]
 translator, writer = (qkv.load(folder) for folder in folders)
 

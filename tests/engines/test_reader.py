@@ -1,4 +1,4 @@
-"""The lean form of what reads: equal to the plain one, for every backbone; half precision and 8 bits agree with it."""
+"""The forms of what reads: in float32 equal to the model, for every backbone; 8 bits agree with it."""
 
 import os
 import shutil
@@ -15,15 +15,13 @@ import qkv
 from kit import TEXTS, close, package, padded, real, refused, save_untrained, stirred, tiny_model, tokenizer
 from qkv import folder
 from qkv.convert import digest
-from qkv.engines import READERS, open_reader
+from qkv.engines import READERS, open_reader, tell_once
 from qkv.engines.likeness import likeness
 from qkv.engines.native import library
-from qkv.engines.native.file import write
+from qkv.engines.native.file import has_native_form, in_memory, write
 from qkv.engines.native.library import Native, is_built
 from qkv.engines.native.reader import FILE, native_reader
-from qkv.engines.products import Calibration, Dense, Int8, has_kernel, quantised
 from qkv.engines.quantize import smoothing
-from qkv.engines.reader import can_read, lean_reader
 from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.models import Headed
@@ -33,12 +31,16 @@ from qkv.text.tokenizer import PAD
 LENGTHS = [9, 5, 1, 7, 2, 2]
 NAMES = ["bert", "roberta", "transformer_encoder", "gpt2"]
 needs_engine = pytest.mark.skipif(not is_built(), reason="the native engine is not built")
-needs_kernel = pytest.mark.skipif(not has_kernel(), reason="this CPU has no fbgemm")
 
 
 def model(name: str, **settings: Any) -> Any:
     given = {"n_heads": 4, "layers": 3, "encoder_layers": 3, "attention_bias": True, "max_length": 20, **settings}
     return stirred(tiny_model(name, **given), 0.1).eval()
+
+
+def opened(plain: Any) -> Any:
+    """In float32, by the native engine where it is built."""
+    return open_reader(Loaded(plain, tokenizer(), {}), "float32")
 
 
 @pytest.fixture
@@ -51,9 +53,9 @@ def ids() -> Tensor:
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("lengths", [LENGTHS, [9, 9, 8, 9, 9, 9, 9, 9], [6, 6], [1]], ids=str)
 def test_states_at_real_tokens_are_those_of_the_plain_form(name: str, norm: str, lengths: list[int]) -> None:
-    """Whether padding is left out of the products, or is too little for that, or there is none."""
+    """Whatever padding there is."""
     plain, ids = model(name, norm=norm), padded(lengths, 40)
-    found = lean_reader(plain).encode(ids)
+    found = opened(plain).encode(ids)
     assert found.shape == (*ids.shape, 16)
     close(found[ids != PAD], plain.encode(ids)[ids != PAD])
 
@@ -63,57 +65,25 @@ def test_states_at_real_tokens_are_those_of_the_plain_form(name: str, norm: str,
 def test_masks_are_looked_through(name: str, ids: Tensor) -> None:
     """Of real tokens, whatever stands at the others; and of which token may see which."""
     plain = model(name)
-    lean, real = lean_reader(plain), ids != PAD
+    reader, real = opened(plain), ids != PAD
     other = ids.masked_fill(~real, 5)
-    close(lean.encode(other, mask=real)[real], plain.encode(ids)[real])
+    close(reader.encode(other, mask=real)[real], plain.encode(ids)[real])
     pairs = torch.ones(9, 9, dtype=torch.bool).tril(3).expand(6, -1, -1) & real[:, None] | torch.eye(
         9, dtype=torch.bool
     )
-    close(lean.encode(ids, mask=pairs)[real], plain.encode(ids, mask=pairs)[real])
+    close(reader.encode(ids, mask=pairs)[real], plain.encode(ids, mask=pairs)[real])
 
 
 @torch.inference_mode()
 def test_segments_and_heads_are_read(ids: Tensor) -> None:
     plain = stirred(Headed(model("bert"), {"classes": "classes(n=3, pool='first', dense=True)"}), 0.2).eval()
     segments = (torch.arange(9) > 3).long().expand(6, -1)
-    expected, found = (each(ids, segments=segments).answer("classes") for each in (plain, lean_reader(plain)))
+    expected, found = (each(ids, segments=segments).answer("classes") for each in (plain, opened(plain)))
     close(found, expected)
     assert (expected - plain(ids).answer("classes")).abs().max() > 1e-3
 
 
-@torch.inference_mode()
-@pytest.mark.parametrize("name", NAMES)
-def test_half_the_bits_say_nearly_the_same(name: str, ids: Tensor) -> None:
-    plain, real = model(name), ids != PAD
-    found = lean_reader(plain, precision=torch.bfloat16).encode(ids)
-    assert found.dtype == torch.float32
-    assert torch.cosine_similarity(found[real], plain.encode(ids)[real]).min() > 0.999
-    assert next(plain.parameters()).dtype == torch.float32, "the model is as it was"
-
-
 # -- 8 bits ------------------------------------------------------------------------------------------------------------
-
-
-@needs_kernel
-def test_smoothing_is_the_papers_and_saves_narrow_channels() -> None:
-    """Xiao et al. 2023, Eq. 4, by hand; a channel a hundred times as wide as the others costs them little."""
-    torch.manual_seed(1)
-    x, weight = torch.randn(400, 16), torch.randn(8, 16)
-    x[:, 3] *= 100
-    watched = Calibration()
-    exact = watched("a", weight, None, "")(x)
-    by = watched.smoothing("a")
-    for j in (0, 3):
-        assert by[j] == pytest.approx(float(x[:, j].abs().max() ** 0.75 / weight[:, j].abs().max() ** 0.25), rel=1e-4)
-    close(Dense("", weight * by, None, "")(x / by), exact, atol=1e-3)
-
-    def error(smooth: Tensor | None) -> float:
-        of = x if smooth is None else x / smooth
-        values = quantised(weight if smooth is None else weight * smooth)
-        found = Int8(*values, None, float(of.min()), float(of.max()), smooth=smooth)(x)
-        return float((found - exact).square().mean())
-
-    assert error(by) < error(None) / 4
 
 
 @needs_engine
@@ -123,14 +93,16 @@ def test_the_file_is_opened_by_name_and_auto(tmp_path: Path, capsys: pytest.Capt
     loaded: Any = folder.load(tmp_path)
     smooth = smoothing(loaded.model, words.encode_batch(TEXTS))
     write(tmp_path / FILE, loaded.model, smooth=smooth, made_of=digest(tmp_path))
-    exact, rounded, chosen = (qkv.load(tmp_path, task="embed", engine=e).embed(TEXTS) for e in ("lean", "int8", "auto"))
+    exact, rounded, chosen = (
+        qkv.load(tmp_path, task="embed", engine=e).embed(TEXTS) for e in ("float32", "int8", "auto")
+    )
     assert np.array_equal(rounded, chosen)
     assert np.abs(rounded - exact).max() > 0
     cosines = (rounded * exact).sum(1) / np.linalg.norm(rounded, axis=1) / np.linalg.norm(exact, axis=1)
     assert cosines.min() > 0.99
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(library.HELD, "plain")  # a processor that multiplies no bytes
-        assert np.array_equal(qkv.load(tmp_path, task="embed", engine="auto").embed(TEXTS), exact)
+        assert np.allclose(qkv.load(tmp_path, task="embed", engine="auto").embed(TEXTS), exact, atol=1e-6)
     write(tmp_path / FILE, loaded.model, smooth=smooth)  # of whatever weights
     with pytest.raises(InputError, match=r"int8.qkv was made of other weights; make it with: qkv quantize"):
         open_reader(loaded, "int8")
@@ -153,11 +125,13 @@ def test_where_no_engine_was_built_float32_reads_and_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_untrained(tmp_path, "bert", tokenizer(*TEXTS, size=300, kind="wordpiece"), {"task": "fill"})
-    exact = qkv.load(tmp_path, task="embed").embed(TEXTS)
+    exact = qkv.load(tmp_path, task="embed", engine="plain").embed(TEXTS)
+    tell_once.cache_clear()
     monkeypatch.setattr(library, "LIBRARY", str(tmp_path / "none.so"))
     library.library.cache_clear()
     try:
-        assert np.array_equal(qkv.load(tmp_path, task="embed", engine="int8").embed(TEXTS), exact)
+        for name in ("int8", "float32", "auto"):
+            assert np.array_equal(qkv.load(tmp_path, task="embed", engine=name).embed(TEXTS), exact)
         with pytest.raises(InputError, match=r"the native engine is not built here .*; install one and qkv again"):
             library.Native(tmp_path / FILE)
     finally:
@@ -177,7 +151,7 @@ def test_a_real_encoder_says_the_same_in_fewer_bits(tmp_path: Path) -> None:
     write(tmp_path / "rough.qkv", backbone)
     write(tmp_path / "smooth.qkv", backbone, smooth=smooth)
     forms = {
-        "lean": (lean_reader(model), 0.999999), "half": (lean_reader(model, precision=torch.bfloat16), 0.9995),
+        "float32": (native_reader(model, in_memory(backbone)), 0.999999),
         **{name: (native_reader(model, Native(tmp_path / f"{name}.qkv")), 0.99) for name in ("rough", "smooth")},
     }  # fmt: skip
     means = {}
@@ -191,7 +165,7 @@ def test_a_real_encoder_says_the_same_in_fewer_bits(tmp_path: Path) -> None:
 def test_labels_are_compared_where_a_head_names_classes(head: str) -> None:
     """And not where the (B, n) that it gives are anything else: a sentence encoder's pooler has no label."""
     plain = Headed(model("bert"), {head.partition("(")[0]: head}).eval()
-    found = likeness(plain, lean_reader(plain), [[5, 6, 7], [8, 9]])
+    found = likeness(plain, opened(plain), [[5, 6, 7], [8, 9]])
     assert found["cosine"] > 0.9999
     assert ("same_labels" in found) == (head == "classes(n=3)")
 
@@ -199,14 +173,21 @@ def test_labels_are_compared_where_a_head_names_classes(head: str) -> None:
 # -- which -------------------------------------------------------------------------------------------------------------
 
 
-def test_what_has_no_lean_form_is_read_as_it_is() -> None:
+def test_what_has_no_native_form_is_read_as_it_is() -> None:
     for other in (model("bert", position="rotary"), model("bert", attention="additive"), tiny_model("hierarchical")):
-        assert not can_read(other)
-        assert open_reader(Loaded(other, tokenizer(), {}), "lean") is other
-    assert open_reader(Loaded(model("bert"), tokenizer(), {}), "plain")
+        assert not has_native_form(other)
+        assert opened(other) is other
+    plain = model("bert")
+    assert open_reader(Loaded(plain, tokenizer(), {}), "plain") is plain
+    assert (opened(plain) is not plain) == is_built()
 
 
-@pytest.mark.parametrize("engine", ["lean", "plain", "bfloat16"])
+def test_the_old_name_is_read_and_the_new_one_said(capsys: pytest.CaptureFixture[str]) -> None:
+    open_reader(Loaded(model("bert"), tokenizer(), {}), "lean")
+    assert "the engine lean is called float32 now; write float32\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("engine", ["float32", "plain"])
 def test_attention_is_recorded_whatever_the_engine(engine: str, tmp_path: Path) -> None:
     save_untrained(tmp_path, "bert", tokenizer(*TEXTS, size=300, kind="wordpiece"), {"task": "fill"})
     embedder = qkv.load(tmp_path, task="embed", engine=engine)
@@ -220,11 +201,9 @@ def test_attention_is_recorded_whatever_the_engine(engine: str, tmp_path: Path) 
 @refused({
     "int9": "unknown engine 'int9' for a model that reads; did you mean 'int8'",
     "int8": "has no int8.qkv; make it with: qkv quantize",
-    "bfloat16": r"only a backbone with scaled dot products, .* and this is a Bert .*; use the engine plain",
 })  # fmt: skip
 def test_what_cannot_be_read_is_refused(wrong: str, tmp_path: Path) -> None:
-    settings = {"position": "rotary"} if wrong == "bfloat16" else {}
-    save_untrained(tmp_path, "bert", tokenizer(), {"task": "fill"}, **settings)
+    save_untrained(tmp_path, "bert", tokenizer(), {"task": "fill"})
     qkv.load(tmp_path, task="embed", engine=wrong)
 
 

@@ -18,17 +18,16 @@ from qkv.data import Rows, RowsOnDisk, write_rows
 from qkv.decoding import Search, beam_search, padded
 from qkv.decoding.greedy import greedy
 from qkv.decoding.translator import longest_targets
-from qkv.engines.lean import Lean
 from qkv.engines.native.file import write
 from qkv.engines.native.library import Native, is_built
 from qkv.engines.native.writer import NativeWriter
-from qkv.engines.quantize import int8_engine, quantize
-from qkv.engines.shortlist import FILE, ROUNDS, Shortlist, Shortlisted, lexicon, load, make_shortlist, save, shortlisted
+from qkv.engines.shortlist import FILE, ROUNDS, Shortlist, Shortlisted, lexicon, load, make_shortlist, save
 from qkv.errors import InputError
 from qkv.models import Transformer
 from qkv.opening import load_translator
 from qkv.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
+needs_engine = pytest.mark.skipif(not is_built(), reason="the native engine is not built")
 WORDS = 20  # of the trained model of conftest.py
 PAIRS = [("two dogs play", "zwei Hunde spielen"), ("two men", "zwei Männer"), ("men play", "Männer spielen"),
          ("dogs", "Hunde"), ("two dogs", "zwei Hunde"), ("snow", "Schnee")]  # fmt: skip
@@ -98,27 +97,22 @@ def given_ids(sources: list[list[int]]) -> list[list[int]]:
 
 def native(model: Transformer, place: Path, bits: int) -> NativeWriter:
     write(place / "model.qkv", model, bits=bits)
-    return NativeWriter(model, Native(place / "model.qkv"))
+    return NativeWriter.of(model, Native(place / "model.qkv"))
 
 
-@pytest.fixture(params=["lean", "int8", "native", "native16"])
-def engine(
-    request: pytest.FixtureRequest, model: Transformer, given_ids: list[list[int]], tmp_path: Path
-) -> Lean | NativeWriter:
-    if request.param.startswith("native"):
-        bits = int(request.param.removeprefix("native") or 8)
-        return native(model, tmp_path, bits) if is_built() else pytest.skip("the native engine is not built")
-    return Lean(model) if request.param == "lean" else int8_engine(model, quantize(model, given_ids))
+@pytest.fixture(params=[8, 16, 32])
+def engine(request: pytest.FixtureRequest, model: Transformer, tmp_path: Path) -> NativeWriter:
+    return native(model, tmp_path, request.param)
 
 
-@pytest.mark.parametrize("is_native", [False, pytest.param(True, marks=pytest.mark.skipif(not is_built(), reason=""))])
+@needs_engine
 @pytest.mark.parametrize("seed", [1, 2])
 def test_searches_find_what_masked_logits_of_the_whole_vocabulary_give(
-    model: Transformer, given_ids: list[list[int]], seed: int, is_native: bool, tmp_path: Path
+    model: Transformer, given_ids: list[list[int]], seed: int, tmp_path: Path
 ) -> None:
     lists, frequent = random_lists(seed), [5, 9]
-    exact = native(model, tmp_path, 32) if is_native else Lean(model)
-    short, plain = shortlisted(exact, shortlist(frequent, lists)), Masked(model, frequent, lists)
+    short = Shortlisted(native(model, tmp_path, 32), shortlist(frequent, lists))
+    plain = Masked(model, frequent, lists)
     with_given = Masked(model, [*frequent, 11, 6], lists)  # what a text begins with is a word that it may use
     src, limits = padded(given_ids), longest_targets(given_ids, model.config.max_length)
     for one, other in (
@@ -134,7 +128,10 @@ def test_searches_find_what_masked_logits_of_the_whole_vocabulary_give(
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
 
 
-def test_every_hypothesis_of_a_tiny_vocabulary_is_weighed(make_model: Callable[..., Transformer]) -> None:
+@needs_engine
+def test_every_hypothesis_of_a_tiny_vocabulary_is_weighed(
+    make_model: Callable[..., Transformer], tmp_path: Path
+) -> None:
     """Against all sequences of up to three of the allowed words, by the model's own forward pass."""
     model = make_model(9, end=1.0)
     lists, source = {5: [6], 6: [8]}, [5]
@@ -147,21 +144,23 @@ def test_every_hypothesis_of_a_tiny_vocabulary_is_weighed(make_model: Callable[.
         logits = model(padded([source]), torch.tensor([[1, *tokens]])).logits[0].detach()
         log_p = logits.index_fill(1, torch.tensor(banned), -torch.inf).log_softmax(-1)
         totals[tuple(tokens)] = sum(float(log_p[i, word]) for i, word in enumerate([*tokens, EOS]))
-    engine = Shortlisted(Lean(model), shortlist([], lists, 9))
+    engine = Shortlisted(native(model, tmp_path, 32), shortlist([], lists, 9))
     found = engine.decode([source], [51], Search(beam=30, n_best=30, alpha=0.0))[0]
     weighed = {tuple(h.tokens): h.log_probability for h in found}
     assert all(weighed[tokens] == pytest.approx(total, abs=1e-4) for tokens, total in totals.items())
 
 
-def test_a_list_of_all_words_changes_nothing(engine: Lean | NativeWriter, given_ids: list[list[int]]) -> None:
-    short = shortlisted(engine, shortlist(list(range(WORDS)), {}))
+@needs_engine
+def test_a_list_of_all_words_changes_nothing(engine: NativeWriter, given_ids: list[list[int]]) -> None:
+    short = Shortlisted(engine, shortlist(list(range(WORDS)), {}))
     for how in (Search(beam=1), Search(beam=4, n_best=3), Search(sampling=True, n_best=2, seed=3)):
         exact, listed = (e.decode(given_ids, [20] * len(given_ids), how) for e in (engine, short))
         assert [[h.tokens for h in some] for some in listed] == [[h.tokens for h in some] for some in exact]
 
 
-def test_a_sentence_does_not_depend_on_its_neighbours(engine: Lean | NativeWriter, given_ids: list[list[int]]) -> None:
-    short = shortlisted(engine, shortlist([7], random_lists(3)))
+@needs_engine
+def test_a_sentence_does_not_depend_on_its_neighbours(engine: NativeWriter, given_ids: list[list[int]]) -> None:
+    short = Shortlisted(engine, shortlist([7], random_lists(3)))
     for beam in (1, 4):
         together = short.decode(given_ids, [20] * len(given_ids), Search(beam=beam))
         alone = [short.decode([source], [20], Search(beam=beam))[0] for source in given_ids]
@@ -169,9 +168,10 @@ def test_a_sentence_does_not_depend_on_its_neighbours(engine: Lean | NativeWrite
         assert [some[0].score for some in together] == pytest.approx([some[0].score for some in alone], abs=1e-4)
 
 
-def test_every_word_of_the_list_and_no_other_can_appear(engine: Lean | NativeWriter) -> None:
+@needs_engine
+def test_every_word_of_the_list_and_no_other_can_appear(engine: NativeWriter) -> None:
     lists, sources = {6: [11, 12], 7: [15]}, [[6], [7, 7]]
-    short = shortlisted(engine, shortlist([9], lists))
+    short = Shortlisted(engine, shortlist([9], lists))
     drawn = short.decode(sources, [50, 50], Search(sampling=True, n_best=60, temperature=9.0))
     for source, some in zip(sources, drawn, strict=True):
         seen = {token for hypothesis in some for token in hypothesis.tokens}
@@ -263,11 +263,12 @@ def saved(tmp_path: Path, tokenizer: Tokenizer, corpus: Rows) -> Path:
     return tmp_path
 
 
+@needs_engine
 def test_a_folder_keeps_it_and_a_name_chooses_it(saved: Path, corpus: Rows, tokenizer: Tokenizer) -> None:
     made, read = make_shortlist(corpus, len(tokenizer), frequent=3, each=2), load(saved, tokenizer)
     assert all(torch.equal(part, vars(read)[name]) for name, part in vars(made).items())
-    translator = load_translator(saved, engine="lean+shortlist")
-    assert translator.engine.name == "lean+shortlist"
+    translator = load_translator(saved, engine="float32+shortlist")
+    assert translator.engine.name == "float32+shortlist"
     source = tokenizer.encode("two dogs")
     words = set(made.of(padded([source]))[0].tolist())
     written = tokenizer.encode(translator.translate("two dogs", beam=1).text)
@@ -275,17 +276,18 @@ def test_a_folder_keeps_it_and_a_name_chooses_it(saved: Path, corpus: Rows, toke
     assert written
 
 
+@needs_engine
 @pytest.mark.parametrize(
     ("spoil", "engine", "message"),
     [
-        (lambda path: (path / FILE).unlink(), "lean", "has no shortlist.safetensors; make it with: qkv shortlist"),
+        (lambda path: (path / FILE).unlink(), "float32", "has no shortlist.safetensors; make it with: qkv shortlist"),
         (
             lambda path: (path / FILE).write_bytes(b"nonsense" * 9),
-            "lean",
+            "float32",
             "is damaged .* make it with: qkv shortlist",
         ),
-        (lambda path: other_words(path), "lean", "was made for another vocabulary; make it with: qkv shortlist"),
-        (lambda path: None, "plain", r"engine plain has no shortlist; use lean\+shortlist or int8\+shortlist"),
+        (lambda path: other_words(path), "float32", "was made for another vocabulary; make it with: qkv shortlist"),
+        (lambda path: None, "plain", r"engine plain has no shortlist; use float32\+shortlist or int8\+shortlist"),
         (lambda path: None, "fast", r"unknown engine 'fast\+shortlist'"),
     ],
 )

@@ -11,10 +11,11 @@ import torch
 import qkv
 from kit import TEXTS, refused, save_untrained, tiny_model, tokenizer
 from qkv import folder
+from qkv.engines.embedder import nearness
+from qkv.look.cost import Meter
 from qkv.models import Headed
 from qkv.opening import score_files
 from qkv.tasks import Embedder
-from qkv.tasks.embedder import nearness
 from qkv.text.tokenizer import BOS, EOS
 
 WORDS = tokenizer(*TEXTS, size=300, kind="wordpiece")
@@ -59,6 +60,22 @@ def test_the_vector_is_the_pooled_states_whatever_the_batch(bert: Path, pool: st
         np.testing.assert_allclose(vector, by_hand(bert, text, pool), atol=1e-6)
 
 
+def test_a_hundred_thousand_tokens_are_read_at_once(tmp_path: Path) -> None:
+    """Through a window, with no matrix of all pairs and memory that grows with the length alone: so many numbers of 4
+    bytes for each token as one needs for some tokens, and all pairs would be 40 GB."""
+    how = {"layers": 1, "attention": "window(radius=32)", "position": "rotary", "max_length": 2**17}
+    embedder = qkv.load(save_untrained(tmp_path / "long", "bert", WORDS, {"task": "embed"}, **how))
+    held = {}
+    for count in (10_000, 100_000):
+        with Meter() as watched:
+            vector = embedder.embed("snow " * count)
+        held[count] = watched.bytes
+        assert vector.shape == (16,)
+        assert np.isfinite(vector).all()
+    assert len(WORDS.encode("snow " * 99)) == 99
+    assert held[100_000] < 11 * held[10_000] < 2**30
+
+
 def test_one_text_a_list_and_any_order_give_the_same(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = qkv.load(bert, task="embed")
     together = embedder.embed(SENTENCES)
@@ -66,7 +83,7 @@ def test_one_text_a_list_and_any_order_give_the_same(bert: Path, monkeypatch: py
     assert alone.shape == (16,)
     np.testing.assert_allclose(alone, together[0], atol=1e-6)
     np.testing.assert_allclose(embedder.embed(SENTENCES[::-1])[::-1], together, atol=1e-6)
-    monkeypatch.setattr("qkv.tasks.embedder.CELLS", 64)
+    monkeypatch.setattr("qkv.engines.embedder.CELLS", 64)
     np.testing.assert_allclose(embedder.embed(SENTENCES), together, atol=1e-6)
     assert embedder.embed([]).shape == (0, 16)
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from kit import refused, stirred, tiny_model
+from qkv.engines import filler as module
+from qkv.engines.filler import Filler
 from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.models import Headed
-from qkv.tasks import filler as module
 from qkv.tasks.fill import Fill, MaskedTextConfig
-from qkv.tasks.filler import Filler
 from qkv.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
 TOKENIZER = Tokenizer.train(["red cat dog"] * 3, kind="wordpiece", vocab_size=40, specials=["<mask>"])
@@ -27,7 +27,7 @@ ONE, TWO = "red <mask> dog", "<mask> cat red <mask>"
 def fillers(batch_tokens: int = 4096, **how: Any) -> Filler:
     model = stirred(tiny_model("bert", vocab_size=len(TOKENIZER), layers=2, max_length=12), 0.3)
     task = Fill(MaskedTextConfig(batch_tokens=batch_tokens), type(model))
-    return Filler(task, Loaded(how.get("model", model), TOKENIZER, {"task": "fill"}, None))
+    return task.open(Loaded(how.get("model", model), TOKENIZER, {"task": "fill"}, None))
 
 
 def distribution(filler: Filler, ids: list[int], place: int) -> Tensor:
@@ -144,7 +144,7 @@ def test_so_is_no_word_at_all_and_a_vocabulary_without_the_mask(tmp_path: Path) 
     words = Tokenizer.train(["red cat dog"] * 3, kind="wordpiece", vocab_size=40)
     model = tiny_model("bert", vocab_size=len(words))
     with pytest.raises(InputError, match="this vocabulary has no <mask>, only <pad>, <s>, </s>, <unk>"):
-        Filler(Fill(MaskedTextConfig(), type(model)), Loaded(model, words, {}, None))
+        Fill(MaskedTextConfig(), type(model)).open(Loaded(model, words, {}, None))
 
 
 def test_unknown_letters_are_read_and_never_offered() -> None:

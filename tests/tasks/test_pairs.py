@@ -86,7 +86,7 @@ def test_what_was_measured_is_what_is_predicted(tmp_path: Path) -> None:
     qkv.train(file, task="similarity", out=tmp_path / "m", **tiny.settings(steps=8))
     lines = [line.split("\t") for line in file.read_text().splitlines()]
     gold = [float(number) for *_, number in lines]
-    found = [qkv.load(tmp_path / "m", engine="lean").predict((first, second))["score"] for first, second, _ in lines]
+    found = [qkv.load(tmp_path / "m", engine="float32").predict((first, second))["score"] for first, second, _ in lines]
     measured = score_files(tmp_path / "m", file)
     errors = [(a - b) ** 2 for a, b in zip(found, gold, strict=True)]
     assert measured["loss"] == pytest.approx(sum(errors) / len(errors), rel=1e-4)

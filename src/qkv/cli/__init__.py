@@ -41,7 +41,7 @@ MODULES = {
 }
 COMMANDS = {name.rstrip("_"): f"{module}:{name}" for module, functions in MODULES.items() for name in functions}
 LIGHT = {"check", "completion", "list"}  # commands that need no torch,
-LATE = {"generate", "score", "serve", "translate"}  # ... and those that need none for some models
+LATE = {"embed", "fill", "generate", "predict", "score", "serve", "translate"}  # ... and those that may need none
 OUT_OF_MEMORY = ("memory", "bad_alloc", "could not create a primitive")  # as torch, C++ and oneDNN say it
 SECTIONS = {
     "--model": "--model.d-model 256; the folder to write is --out, and what to train --architecture",

@@ -44,13 +44,13 @@ To = Annotated[str, Parameter(help="target language, e.g. de")]
 ONE_SENTENCE = """Do not part lines into sentences: for lines that are parted already, and for models that were trained
 on lines of several."""
 NoSplit = Annotated[Flag, Parameter(help=ONE_SENTENCE)]
-ENGINES = """What searches: lean, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), ctranslate2,
-ctranslate2-int8, fastest (by measurement), or auto: int8 where the folder has it, else lean."""
+ENGINES = """What searches: float32, int8 (after qkv quantize), either with +shortlist (after qkv shortlist), plain,
+ctranslate2, ctranslate2-int8, or auto: int8 where the folder has it, else float32."""
 Engine = Annotated[str, Parameter(help=ENGINES)]
-READERS = "What reads: lean, bfloat16, int8 (after qkv quantize), plain, or auto: int8 where there is one."
+READERS = "What reads: float32, int8 (after qkv quantize), plain, or auto: int8 where there is one, else float32."
 Writer = Annotated[
     str,
-    Parameter(help="What writes: lean, int8 (after qkv quantize), plain, fastest, or auto: int8 if it is there."),
+    Parameter(help="What writes: float32, int8 (after qkv quantize), plain, or auto: int8 if it is there."),
 ]
 Reader = Annotated[str, Parameter(help=READERS)]
 
@@ -78,7 +78,7 @@ def print_table(
     for i, title in enumerate(titles):
         table.add_column(Text(title), justify="right" if i in numbers else "left")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(cell, overflow="fold") for cell in row))  # Chinese has no spaces to break a line at
     (on or console()).print(table)
 
 

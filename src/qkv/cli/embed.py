@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from qkv.cli.app import Device, Flag, Model, Output, Reader, Shard, print_json
+from qkv.cli.app import Device, Flag, Model, Output, Reader, Shard, prepare, print_json
 from qkv.cli.lines import counting, input_chunks, new_file, part_of
 from qkv.device import ENGINE
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
-    from qkv.tasks.embedder import Embedder, Vectors
+    from qkv.engines.embedder import Embedder, Vectors
 
 
 def embed(
@@ -39,7 +39,6 @@ def embed(
         if none.
       json: A JSON object for each text that is printed.
     """
-    from qkv.memory import keep_freed_memory
     from qkv.opening import load
 
     if output is not None and output.suffix != ".npy":
@@ -50,7 +49,7 @@ def embed(
         raise InputError("--similar is for the nearest of all texts, and --shard for some of them; leave one out")
     if (part := part_of(shard, text, output, model)) is None:
         return
-    keep_freed_memory()
+    prepare([model], device, engine)
     embedder: Embedder = load(model, device, task="embed", pool=pool, engine=engine)
     found = embedded(embedder, input_chunks(text, "embedded", "a text", part))
     if output is not None:
@@ -111,7 +110,7 @@ def matrix(path: Path, width: int) -> "Iterator[tuple[BinaryIO, list[int]]]":
 
 def nearest_to(query: "Vectors", found: "Iterable[tuple[list[str], Vectors]]", k: int) -> list[tuple[float, str]]:
     """The k texts with the largest cosines, the largest first; of equals the earlier ones. Empty lines are left out."""
-    from qkv.tasks.embedder import nearness
+    from qkv.engines.embedder import nearness
 
     best: list[tuple[float, int, str]] = []
     place = 0

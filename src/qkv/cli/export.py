@@ -50,7 +50,7 @@ def export(
         raise InputError(f"{target} is the model folder itself; name another folder")
     if not may_translate(model):
         return export_family(model, target, to, quantization, check)
-    translator = load_translator(model, engine="lean", own_process=True)
+    translator = load_translator(model, engine="float32")
     kinds, sources = sources_to_check(translator, model, check)
     given = (translator.model, translator.tokenizer, translator.about, quantization)
     alpha = 0.0 if to == "huggingface" else 1.0  # generate ranks by log p / length^p, which is ours with neither

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from qkv.cli.app import Device, Flag, Model, OnePart, Output, Reader, Shard, console, opened, print_json
 from qkv.cli.lines import chunks, input_chunks, is_path, part_of, printing_to
+from qkv.device import ENGINE
 from qkv.errors import InputError
 from qkv.text.lines import LineRange
 
@@ -48,10 +49,14 @@ def predict(
       output: The file to write; standard output if none.
       beside: A second classifier of the same labels: the probabilities of both are averaged.
     """
+    from qkv.engines.classifier import by_file
+
     if (lines := part_of(shard, text, output, model)) is None:
         return
     how = {"engine": engine, "part": part, "beside": beside}
-    predictor = opened(model, device, "predict", **{name: value for name, value in how.items() if value})
+    predictor: Any = None if part or beside or context else by_file(model, device, engine or ENGINE)
+    if predictor is None:
+        predictor = opened(model, device, "predict", **{name: value for name, value in how.items() if value})
     if hasattr(predictor, "parts"):
         raise InputError(f"{model} has several parts; say which is asked, by --part: {', '.join(predictor.parts)}")
     if shard and (is_squad(predictor, text) or is_table(predictor, text)):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from qkv.decoding import Engine, Translator
     from qkv.engines.shortlist import Shortlist
     from qkv.folder import Loaded
-    from qkv.models import Transformer
 
 MOST = 1000  # pairs to check with
-CALIBRATED = 256  # sentences that give the ranges
+CALIBRATED = 256  # texts that say how wide the channels are
 Pairs = list[tuple[str, str]]
 Figures = dict[str, float]
 Corpora = Annotated[Sequence[Path], Parameter(consume_multiple=True)]
@@ -45,39 +44,34 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
       beam: Hypotheses kept in beam search when the two are compared; 1 is greedy.
       bound: The BLEU that 8 bits may cost.
     """
+    from qkv.convert import digest
     from qkv.engines.forming import AGREE
+    from qkv.engines.native.file import write
+    from qkv.engines.native.library import Native
     from qkv.engines.native.reader import FILE
-    from qkv.engines.quantize import eight_bits, quantize, save, tokens_agree
+    from qkv.engines.native.writer import NativeWriter
+    from qkv.engines.quantize import tokens_agree
     from qkv.files import remove, replacing
     from qkv.opening import load_translator, may_translate
 
     if not may_translate(model):
         return quantize_reader_(model, valid, json=json)
-    translator = load_translator(model, engine="lean", own_process=True)
-    pairs, longest = pairs_to_compare(translator, model, valid), translator.longest
-    every = translator.tokenizer.encode_batch([source for source, _ in pairs])
-    ids = [ids for ids in every if 0 < len(ids) <= longest]
-    if not ids:
-        raise InputError(
-            f"none of the {len(pairs)} sources has from 1 to {longest} tokens, as the model was trained on; "
-            "give --valid shorter sentences"
-        )
-    kept = quantize(translator.model, ids[:CALIBRATED])
+    translator = load_translator(model, engine="float32")
+    pairs = pairs_to_compare(translator, model, valid)
     with replacing(model / FILE) as new:
-        engines = {"float32": translator.engine, **eight_bits(translator.model, model, new, kept)}
+        write(new, translator.model, made_of=digest(model))
+        engines = {"float32": translator.engine, "int8": NativeWriter.of(translator.model, Native(new))}
         figures, texts = measured(translator, engines, pairs, beam)
         tokens = {name: [translator.tokenizer.encode(text) for text in some] for name, some in texts.items()}
-        forms = [name for name in engines if name != "float32"]  # what each of them costs at most
-        share = min(tokens_agree(tokens[name], tokens["float32"]) for name in forms)
-        fall = max(figures["float32_bleu"] - figures[f"{name}_bleu"] for name in forms)
+        share = tokens_agree(tokens["int8"], tokens["float32"])
+        fall = figures["float32_bleu"] - figures["int8_bleu"]
         figures |= {"sentences": len(pairs), "agreement": share, "fall": fall}
         if fall > bound or share < AGREE:
             remove(model / FILE)  # which a run may have left there, by fewer sentences
             raise InputError(
-                f"8 bits would cost {fall:.2f} BLEU and keep {share:.0%} of the tokens (at most "
-                f"{bound:g} and at least {AGREE:.0%} are allowed), so nothing was written; translate with --engine lean"
+                f"8 bits would cost {fall:.2f} BLEU and keep {share:.0%} of the tokens (at most {bound:g} and at least "
+                f"{AGREE:.0%} are allowed), so nothing was written; translate with --engine float32"
             )
-    save(model, kept)
     if json:
         return print_json(figures)
     print_figures(figures, engines)
@@ -90,13 +84,12 @@ def quantize_reader_(model: Path, valid: Sequence[Path], *, json: bool) -> None:
     from qkv.convert import digest
     from qkv.decoding import Plain
     from qkv.engines.forming import AGREE, ALIKE, SAME
-    from qkv.engines.likeness import likeness, next_tokens, same_next
+    from qkv.engines.likeness import likeness, same_next
     from qkv.engines.native.file import stacks_of, write
     from qkv.engines.native.library import Native
     from qkv.engines.native.reader import FILE, native_reader
     from qkv.engines.native.writer import NativeWriter
-    from qkv.engines.quantize import FILE as WRITERS
-    from qkv.engines.quantize import by_bytes, quantize, save, smoothing
+    from qkv.engines.quantize import smoothing
     from qkv.files import remove, replacing
     from qkv.models import GPT2, Headed
 
@@ -110,10 +103,8 @@ def quantize_reader_(model: Path, valid: Sequence[Path], *, json: bool) -> None:
         figures |= likeness(loaded.model, native_reader(loaded.model, Native(new)), rows)
         least = {"cosine": ALIKE, **({"same_labels": SAME} if "same_labels" in figures else {})}
         if isinstance(loaded.model, GPT2):  # it writes, too
-            kept = quantize(loaded.model, rows[:CALIBRATED])
-            figures |= next_tokens(loaded.model, by_bytes(kept), rows)
-            last = same_next(Plain(loaded.model), NativeWriter(loaded.model, Native(new)), rows)
-            figures["same_tokens"] = min(figures["same_tokens"], last)
+            written = NativeWriter.of(loaded.model, Native(new))
+            figures["same_tokens"] = same_next(Plain(loaded.model), written, rows)
             least |= {"same_tokens": AGREE}
         said = told(figures)
         if any(figures[name] < bound for name, bound in least.items()):
@@ -122,12 +113,9 @@ def quantize_reader_(model: Path, valid: Sequence[Path], *, json: bool) -> None:
             raise InputError(
                 f"with 8 bits {said} (at least {bounds} is asked for), so nothing was written; use another engine"
             )
-    if isinstance(loaded.model, GPT2):
-        save(model, kept)
     if json:
         return print_json(figures)
-    files = f"{model / FILE} and {WRITERS}" if isinstance(loaded.model, GPT2) else model / FILE
-    print(f"{said}, of {len(rows)} texts; wrote {files}, use it with --engine int8")
+    print(f"{said}, of {len(rows)} texts; wrote {model / FILE}, use it with --engine int8")
 
 
 def told(figures: Figures) -> str:
@@ -176,7 +164,7 @@ def shortlist_(
     """Learn which words each source word may become, so that translating tries these few and not the vocabulary.
 
     It is compared with the whole vocabulary on validation text, and refused if BLEU falls by more than --bound. Then
-    `qkv translate --engine lean+shortlist` uses it.
+    `qkv translate --engine float32+shortlist` uses it.
 
     For example:
       qkv shortlist model
@@ -190,25 +178,22 @@ def shortlist_(
       beam: Hypotheses kept in beam search when the two are compared; 1 is greedy.
       bound: The BLEU that a shortlist may cost.
     """
-    from qkv.engines import open_bytes
-    from qkv.engines.lean import Lean
-    from qkv.engines.quantize import FILE as QUANTISED
-    from qkv.engines.quantize import standard
-    from qkv.engines.shortlist import FILE, WITH, make_shortlist, save, shortlisted
-    from qkv.folder import Loaded
+    from qkv.engines import WITH
+    from qkv.engines.native.kept import has_fast_bytes, native_file
+    from qkv.engines.native.writer import NativeWriter
+    from qkv.engines.shortlist import FILE, Shortlisted, check_engine, make_shortlist, save
     from qkv.opening import load_translator
 
-    translator = load_translator(model, engine="lean", own_process=True)
-    plain, tokenizer = cast("Transformer", standard(translator.model)), translator.tokenizer
+    translator = load_translator(model, engine="float32")
+    tokenizer, kinds = translator.tokenizer, {"float32": check_engine(translator.engine)}
     pairs = pairs_to_compare(translator, model, valid)
     with training_data(translator, model, train) as corpus:
         made = make_shortlist(corpus, len(tokenizer), frequent=frequent, each=each)
-    kinds: dict[str, Engine] = {"lean": Lean(plain)}
-    if (model / QUANTISED).exists():
-        kinds["int8"] = open_bytes(model, Loaded(plain, tokenizer, translator.about), "cpu")
+    if has_fast_bytes(model):
+        kinds["int8"] = NativeWriter.of(translator.model, native_file(model))
     engines: dict[str, Engine] = {}
     for name, engine in kinds.items():
-        engines |= {name: engine, name + WITH: shortlisted(engine, made)}
+        engines |= {name: engine, name + WITH: Shortlisted(engine, made)}
     figures, _ = measured(translator, engines, pairs, beam)
     figures |= {"sentences": len(pairs), **sizes(made, *map(tokenizer.encode_batch, zip(*pairs, strict=True)))}
     fall = figures["fall"] = max(figures[f"{name}_bleu"] - figures[f"{name}{WITH}_bleu"] for name in kinds)
@@ -224,7 +209,7 @@ def shortlist_(
     words, covered = figures["words"], figures["covered"]
     print(f"a sentence may use {words:.0f} of {len(tokenizer)} words, {covered:.1%} of its reference among them")
     print(f"BLEU falls by {fall:.2f} at most")
-    print(f"wrote {model / FILE}, use it with --engine lean{WITH}" + f" or int8{WITH}" * ("int8" in kinds))
+    print(f"wrote {model / FILE}, use it with --engine float32{WITH}" + f" or int8{WITH}" * ("int8" in kinds))
 
 
 def pairs_to_compare(translator: "Translator", model: Path, files: Sequence[Path]) -> Pairs:

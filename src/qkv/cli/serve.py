@@ -91,13 +91,13 @@ def serve(
     )  # fmt: skip
     idle, given = serving.seconds_of(keep), model
 
-    def open_all(own_process: bool = False) -> tuple[Any, Any]:
+    def open_all() -> tuple[Any, Any]:
         folders = given or folders_in(config) or [Path("model")]
         prepare(folders, device, engine)
-        models = serving.Models.load(folders, device, engine, own_process=own_process, keep=idle)
+        models = serving.Models.load(folders, device, engine, keep=idle)
         return models, serving.read_glossaries(glossary, models) if glossary else {}
 
-    models, glossaries = open_all(own_process=True)
+    models, glossaries = open_all()
     service = serving.Service(
         models,
         limits=limits,

@@ -65,14 +65,14 @@ def info(model: Model = Path("model"), *, json: Flag = False) -> None:
     """
     from qkv import folder
     from qkv.engines import chosen
-    from qkv.models import count_parameters
+    from qkv.models import architecture_of, count_parameters
     from qkv.training.checkpoint import existing
 
     loaded = folder.load(model)
     facts = {
         "folder": str(model),
         "engine": chosen(model, loaded.model),
-        "model": type(loaded.model).__name__.lower(),
+        "model": architecture_of(loaded.model),
         "parameters": count_parameters(loaded.model),
         **loaded.about,
         **dataclasses.asdict(loaded.model.config),

@@ -31,7 +31,7 @@ def summarise(
       no_repeat: No run of so many tokens comes twice; 0 for any.
       json: A JSON object for each document: summary, score, sentences read, remarks.
     """
-    summariser = opened(model, device, "summarise", engine=engine, own_process=True)
+    summariser = opened(model, device, "summarise", engine=engine)
     how = {"min_tokens": min_tokens, "max_tokens": max_tokens, "beam": beam, "alpha": alpha, "no_repeat": no_repeat}
     for name, document in documents(text):
         found = summariser.summarise(document, **how)

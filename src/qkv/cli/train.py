@@ -73,7 +73,7 @@ def train(
     start: Path | None = None, out: Path = Path("model"), recipe: str | None = None,
     task: Task | None = None, architecture: Architecture | None = None,
     minutes: float | None = None, epochs: float | None = None, steps: int | None = None, seed: int | None = None,
-    device: str | None = None, ranks: int = 1, restart: Restart = False,
+    device: str | None = None, ranks: int = 1, workers: int | None = None, restart: Restart = False,
     model: ModelFlags | None = None, data: DataFlags | None = None, objective: ObjectiveFlags | None = None,
     objective_text: Annotated[str | None, Parameter(show=False)] = None, training: TrainingFlags | None = None,
 ) -> int:  # fmt: skip
@@ -107,6 +107,7 @@ def train(
       seed: Decides the order of batches, the first weights and dropout.
       device: auto, cpu, cuda or mps.
       ranks: Processes that share each step on this machine; training.accumulate must be a multiple of it.
+      workers: Processes that encode a large corpus before training begins; as many as there are cores unless given.
     """
     if ranks < 1:
         raise InputError(f"--ranks is {ranks}; give the number of processes that train together, 1 or more")
@@ -114,6 +115,7 @@ def train(
         return run_ranks(ranks, [sys.executable, "-m", "qkv", *sys.argv[1:]])
     if lifeline.VARIABLE in os.environ:
         lifeline.leave_with_parent()
+    from qkv.engines.native.kept import threads
     from qkv.training import train as run
 
     given = {"minutes": minutes, "epochs": epochs, "steps": steps, "device": device}
@@ -125,7 +127,8 @@ def train(
     }  # fmt: skip
     trained = run(
         *files, task=task or "", start=start, out=out, valid=valid or (), test=test or (), recipe=recipe,
-        restart=restart, **{name: value for name, value in asked.items() if value},
+        restart=restart, workers=threads() if workers is None else workers,
+        **{name: value for name, value in asked.items() if value},
     )  # fmt: skip
     return 130 if trained.stopped == "interrupted" else 0
 

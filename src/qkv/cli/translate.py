@@ -90,7 +90,7 @@ def translate(
     if (part := part_of(shard, text, output, model)) is None:
         return
     prepare([model], device, engine)
-    translator = load_translator(model, device, engine=engine, own_process=True)
+    translator = load_translator(model, device, engine=engine)
     how: dict[str, Any] = {"beam": beam, "n_best": n_best, "alpha": alpha, "seed": seed}
     how |= {"sampling": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
     how |= {"split": False} if no_split else {}
@@ -190,7 +190,7 @@ def score(
         raise InputError(f"{model} translates, which has no parts; leave --part out")
     if beside is not None:
         raise InputError("--beside is for classifiers, whose probabilities are averaged; leave it out")
-    translator = load_translator(model, device, engine=engine, own_process=True)
+    translator = load_translator(model, device, engine=engine)
     pairs = list(read_pairs_for(translator, files))
     how = {"beam": beam, "alpha": alpha, **({"split": False} if no_split else {})}
     texts = [line.text for line in translated(translator, chunks(pair.source for pair in pairs), how)]

@@ -60,7 +60,7 @@ def measure(spec: Spec, folder: Path, trained: Trained) -> Tree:
     figures["parameters"] = count_parameters(loaded.model)
     measured_on, examples = held_out(spec, task)
     how = {**spec.search, **({"by": settings.measured_by} if settings.measured_by else {})}
-    found = task.evaluate(loaded, examples, workers=torch.get_num_threads(), **how)
+    found = task.evaluate(loaded, examples, **how)
     found = by_objective(found, settings.measured_by) if settings.measured_by else found
     kept = found if task.score == "loss" else {name: value for name, value in found.items() if name != "loss"}
     figures |= {**kept, "measured_on": measured_on}

@@ -99,18 +99,21 @@ class Generator(Opened):
 
     @overload
     def generate(  # type: ignore[overload-overlap]
-        self, texts: str, *, tokens: int = ..., stop: bool = ..., workers: int | None = ..., first: int = ...,
-        **how: Unpack[Searching],
-    ) -> Generated: ...  # fmt: skip
+        self, texts: str, *, tokens: int = ..., stop: bool = ..., first: int = ..., **how: Unpack[Searching]
+    ) -> Generated: ...
     @overload
     def generate(
-        self, texts: Iterable[str], *, tokens: int = ..., stop: bool = ..., workers: int | None = ..., first: int = ...,
-        **how: Unpack[Searching],
-    ) -> list[Generated]: ...  # fmt: skip
+        self, texts: Iterable[str], *, tokens: int = ..., stop: bool = ..., first: int = ..., **how: Unpack[Searching]
+    ) -> list[Generated]: ...
     def generate(
-        self, texts: str | Iterable[str], *, tokens: int = 60, stop: bool = True, workers: int | None = None,
-        first: int = 0, **how: Unpack[Searching],
-    ) -> Generated | list[Generated]:  # fmt: skip
+        self,
+        texts: str | Iterable[str],
+        *,
+        tokens: int = 60,
+        stop: bool = True,
+        first: int = 0,
+        **how: Unpack[Searching],
+    ) -> Generated | list[Generated]:
         """Go on from a text, or from each of several, by at most `tokens` tokens.
 
         `how` are the fields of Search. Greedy unless asked otherwise: a temperature, top_k or top_p asks for draws, a
@@ -121,7 +124,7 @@ class Generator(Opened):
         given, limits = [self.ids(prompt) for prompt in prompts], [tokens] * len(prompts)
         sizes = [len(ids) + tokens for ids in given]
         rows = [(first + i,) for i in range(len(given))]
-        found = self.search(given, limits, search, rows=rows, sizes=sizes, workers=workers)
+        found = self.search(given, limits, search, rows=rows, sizes=sizes)
         whole = zip(prompts, given, found, strict=True)
         done = [self.generated(prompt, ids, some.hypotheses) for prompt, ids, some in whole]
         return done[0] if isinstance(texts, str) else done

@@ -9,7 +9,7 @@ from torch import Tensor
 from qkv.decoding.beam import beam_search
 from qkv.decoding.constraints import Constraints
 from qkv.decoding.draws import RowNumber, uniform
-from qkv.decoding.engine import Search, Spread, Work
+from qkv.decoding.engine import Search
 from qkv.decoding.greedy import Choose, collected, most_probable, one_by_one
 from qkv.decoding.hypothesis import Hypothesis, NextTokens
 from qkv.decoding.sampling import drawing
@@ -34,7 +34,7 @@ class Plain:
         if how.beam > 1 and not how.sampling:
             writer, given = self.writer(sources, limits), self.given(sources)
             rules: dict[str, Any] = {"no_repeat": how.no_repeat, "ends": how.ends, "at_least": how.at_least}
-            rules |= {"prefix": how.prefix, "constant": how.constant}
+            rules |= {"prefix": how.prefix, "constant": how.constant, "penalty": how.repetition_penalty}
             found = beam_search(writer, given, limits, beam=how.beam, alpha=how.alpha, **rules)
             return [some[: how.n_best] for some in found]
         every, n = collected(self.stream(sources, limits, how, rows)), how.n_best
@@ -60,17 +60,14 @@ class Plain:
         device = next(self.model.parameters()).device
         return padded_left(sources, device) if self.has_prompts else padded(sources, device)
 
-    def spread(self, work: Work, count: int) -> Spread | None:
-        """What hooks watch must happen here, one piece after another."""
-        return None
-
 
 def rules_of(how: Search, rows: Sequence[RowNumber], limits: list[int]) -> tuple[Constraints, Choose]:
     """What may follow in each row, and which of it is chosen: the most probable, or what is drawn."""
     choose: Choose = most_probable
     if how.sampling:
         choose = drawing(how.temperature, how.top_k, how.top_p, uniform(how.seed, rows, limits))
-    return Constraints(limits, how.no_repeat, how.ends, how.at_least, how.prefix, how.constant), choose
+    rules = how.no_repeat, how.ends, how.at_least, how.prefix, how.constant, how.repetition_penalty
+    return Constraints(limits, *rules), choose
 
 
 def padded(sources: list[list[int]], device: torch.device | str = "cpu") -> Tensor:

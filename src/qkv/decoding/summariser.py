@@ -55,18 +55,15 @@ class Summariser(Opened):
 
     @overload
     def summarise(  # type: ignore[overload-overlap]
-        self, texts: str, *, min_tokens: int = ..., max_tokens: int = ..., workers: int | None = ...,
-        **how: Unpack[Searching],
-    ) -> Summary: ...  # fmt: skip
+        self, texts: str, *, min_tokens: int = ..., max_tokens: int = ..., **how: Unpack[Searching]
+    ) -> Summary: ...
     @overload
     def summarise(
-        self, texts: Iterable[str], *, min_tokens: int = ..., max_tokens: int = ..., workers: int | None = ...,
-        **how: Unpack[Searching],
-    ) -> list[Summary]: ...  # fmt: skip
+        self, texts: Iterable[str], *, min_tokens: int = ..., max_tokens: int = ..., **how: Unpack[Searching]
+    ) -> list[Summary]: ...
     def summarise(
-        self, texts: str | Iterable[str], *, min_tokens: int = 0, max_tokens: int = 0, workers: int | None = None,
-        **how: Unpack[Searching],
-    ) -> Summary | list[Summary]:  # fmt: skip
+        self, texts: str | Iterable[str], *, min_tokens: int = 0, max_tokens: int = 0, **how: Unpack[Searching]
+    ) -> Summary | list[Summary]:
         """Summarise a text, or each of several, in `min_tokens` to `max_tokens` tokens, unless given as many as the
         summaries that the model has learned from had. `how` are the fields of Search: beam=5, no_repeat=3 ...
 
@@ -85,7 +82,7 @@ class Summariser(Opened):
         limits = [min(most + 1, self.limit(len(one.ids))) for one in read]
         asked: Searching = {"no_repeat": TRIGRAMS, **how, "at_least": min_tokens}
         search = Search(**asked)
-        found = self.search(sources, limits, search, workers=workers)
+        found = self.search(sources, limits, search)
         done = [self.summary(*one) for one in zip(read, found, strict=True)]
         return done[0] if isinstance(texts, str) else done
 

@@ -9,7 +9,7 @@ from qkv.config import check_keys
 from qkv.decoding.engine import Search, Searching
 from qkv.decoding.searcher import Opened, Searched
 from qkv.errors import InputError
-from qkv.folder import About
+from qkv.folder import splits
 from qkv.text.language import is_unspaced
 from qkv.text.normalise import normalise
 from qkv.text.sentences import split_sentences, split_to_fit
@@ -85,18 +85,15 @@ class Translator(Opened):
 
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self, texts: str, *, split: bool | None = ..., workers: int | None = ..., first: int = ...,
-        **how: Unpack[Searching],
-    ) -> Translated: ...  # fmt: skip
+        self, texts: str, *, split: bool | None = ..., first: int = ..., **how: Unpack[Searching]
+    ) -> Translated: ...
     @overload
     def translate(
-        self, texts: Iterable[str], *, split: bool | None = ..., workers: int | None = ..., first: int = ...,
-        **how: Unpack[Searching],
-    ) -> list[Translated]: ...  # fmt: skip
+        self, texts: Iterable[str], *, split: bool | None = ..., first: int = ..., **how: Unpack[Searching]
+    ) -> list[Translated]: ...
     def translate(
-        self, texts: str | Iterable[str], *, split: bool | None = None, workers: int | None = None, first: int = 0,
-        **how: Unpack[Searching],
-    ) -> Translated | list[Translated]:  # fmt: skip
+        self, texts: str | Iterable[str], *, split: bool | None = None, first: int = 0, **how: Unpack[Searching]
+    ) -> Translated | list[Translated]:
         """Translate a text, or each of several, line by line; `how` are the fields of Search: beam=5, sampling=True ...
 
         >>> translator.translate(["Two dogs.", "A cat."], beam=5, n_best=3)[0].alternatives
@@ -121,7 +118,7 @@ class Translator(Opened):
         sources = self.sources([piece for text in pieces for line in text for piece in line])
         limits = self.limits(sources)
         rows = [(number, part) for number, text in enumerate(pieces, first) for part in range(sum(map(len, text)))]
-        found = iter(self.search(sources, limits, Search(**how), rows=rows, workers=workers))
+        found = iter(self.search(sources, limits, Search(**how), rows=rows))
         counts = [sum(map(len, text)) for text in sentences]
         every_one = zip(counts, pieces, strict=True)
         done = [self.join(count, [[next(found) for _ in line] for line in text]) for count, text in every_one]
@@ -234,11 +231,6 @@ class Translator(Opened):
 
     def written(self, line: list[Searched], rank: int) -> list[str]:
         return self.tokenizer.decode_batch([piece.hypotheses[rank].tokens for piece in line])
-
-
-def splits(about: About) -> bool:
-    """Whether a model reads sentence by sentence, as all do but those that have learned from whole lines."""
-    return not about.get("whole_lines")
 
 
 def longest_targets(sources: list[list[int]], max_length: int) -> list[int]:

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, Unpack
+from typing import Literal, Protocol
 
-from qkv.decoding import Translated
-from qkv.decoding.engine import Searching
 from qkv.folder import About
 
 # open, close: around words that they belong to, <b> and </b>; they go where those words go.
@@ -30,12 +28,25 @@ class Mark:
 Parts = list[str | Mark]
 
 
-class Translates(Protocol):
-    """What documents need of a translator."""
+class HasText(Protocol):
+    @property
+    def text(self) -> str: ...
 
-    def translate(
-        self, texts: Sequence[str], *, split: bool | None = ..., **how: Unpack[Searching]
-    ) -> list[Translated]: ...
+
+class Answer(HasText, Protocol):
+    """A text as a translator gives it back."""
+
+    @property
+    def alternatives(self) -> Sequence[HasText]: ...
+
+    def remarks(self) -> list[str]: ...
+
+
+class Translates(Protocol):
+    """What documents need of a translator; `about` and `align`, which a Translator has too, are used where they are."""
+
+    @property
+    def translate(self) -> Callable[..., Sequence[Answer]]: ...  # of texts, and of how to search
 
 
 def about_of(translator: Translates) -> About:

@@ -2,17 +2,14 @@
 
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from qkv.convert import digest, exporting, mark, need
 from qkv.decoding.draws import RowNumber
-from qkv.decoding.engine import Search, Spread, Work
+from qkv.decoding.engine import Search
 from qkv.decoding.hypothesis import CONSTANT, Hypothesis, length_penalty
 from qkv.decoding.plain import Plain
+from qkv.engines.native.kept import threads
 from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.models import Model
@@ -34,17 +31,18 @@ class CTranslate2:
     """
 
     def __init__(
-        self, folder: Path, model: Model, tokenizer: Tokenizer, device: str = "cpu", compute: str = "default"
-    ) -> None:
+        self, folder: Path, model: Model, tokenizer: Tokenizer, device: str = "cpu", compute: str = "default",
+        workers: int = 0,
+    ) -> None:  # fmt: skip
         """`folder` is what `qkv export --to ctranslate2` wrote of this model; it is read whole.
 
-        `compute` is how CTranslate2 computes: "int8", for example; by default as the folder was written.
+        `compute` is how CTranslate2 computes: "int8", for example; by default as the folder was written. `workers` are
+        threads, each of which takes some sentences; 0 stands for as many as torch takes.
         """
-        self.library = need("ctranslate2", "qkv[ctranslate2]")
-        kind, workers = "cuda" if device.startswith("cuda") else "cpu", torch.get_num_threads()
+        self.library, kind = need("ctranslate2", "qkv[ctranslate2]"), "cuda" if device.startswith("cuda") else "cpu"
         try:
             self.translator = self.library.Translator(
-                str(folder), device=kind, compute_type=compute, inter_threads=workers, intra_threads=1
+                str(folder), device=kind, compute_type=compute, inter_threads=workers or threads(), intra_threads=1
             )
         except ValueError:
             raise InputError(f"CTranslate2 cannot compute in {compute} on this {kind}; use ctranslate2") from None
@@ -57,16 +55,16 @@ class CTranslate2:
         self.ids = {word: number for number, word in enumerate(self.words)}
 
     @classmethod
-    def open(cls, path: Path, loaded: Loaded, device: str = "cpu", compute: str = "default") -> "CTranslate2":
+    def open(cls, loaded: Loaded, compute: str = "default", workers: int = 0) -> "CTranslate2":
         """The engine of a model folder, whose CTranslate2 folder is written first if there is none of these weights."""
         with tempfile.TemporaryDirectory() as elsewhere:
-            folder = prepared(path, loaded, Path(elsewhere))
-            return cls(folder, loaded.model, loaded.tokenizer, device, compute)
+            folder = prepared(loaded.folder or Path(), loaded, Path(elsewhere))
+            return cls(folder, loaded.model, loaded.tokenizer, loaded.device, compute, workers)
 
     def decode(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
-        ours = how.no_repeat or how.at_least or how.prefix or how.sampling
+        ours = how.no_repeat or how.at_least or how.prefix or how.sampling or how.repetition_penalty != 1
         if ours or how.alpha < 0 or how.ends != "forced":
             return self.plain.decode(sources, limits, how, rows)
         found = self.searched(sources, how, max(limits))
@@ -75,15 +73,6 @@ class CTranslate2:
         for i, some in zip(late, again, strict=True):
             found[i] = some
         return [sorted(some, key=lambda h: -h.score)[: how.n_best] for some in found]
-
-    def spread(self, work: Work, count: int) -> Spread:
-        """In threads: CTranslate2 leaves Python's interpreter alone while it works."""
-
-        def side_by_side(pieces: Sequence[Any]) -> list[Any]:
-            with ThreadPoolExecutor(count) as pool:
-                return list(pool.map(work, pieces))
-
-        return side_by_side
 
     def searched(self, sources: list[list[int]], how: Search, limit: int) -> list[list[Hypothesis]]:
         """The best `beam` that ended, by log p."""

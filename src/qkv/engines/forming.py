@@ -10,7 +10,6 @@ from typing import Any
 from qkv import manifest
 from qkv.decoding.engine import Search
 from qkv.decoding.plain import Plain
-from qkv.engines.lean import Lean
 from qkv.engines.likeness import likeness, same_next
 from qkv.engines.native.file import has_native_form, write
 from qkv.engines.native.kept import FILE, made_of
@@ -89,13 +88,13 @@ def alike(model: Model, native: Native, rows: list[list[int]]) -> str:
         limits, how = [min(WRITTEN, model.room(len(ids))) for ids in rows], Search(beam=1)
         ours, theirs = (
             [found[0].tokens for found in engine.decode(rows, limits, how)]
-            for engine in (Lean(model), NativeWriter(model, native))
+            for engine in (Plain(model), NativeWriter.of(model, native))
         )
         figures = {"same_tokens": tokens_agree(theirs, ours)}
     else:
         figures = likeness(model, native_reader(model, native), rows)
         if isinstance(model, GPT2):
-            figures["same_tokens"] = same_next(Plain(model), NativeWriter(model, native), rows)
+            figures["same_tokens"] = same_next(Plain(model), NativeWriter.of(model, native), rows)
     said = ", ".join(f"{figures[name]:.1%} {what}" for name, (_, what) in LEAST.items() if name in figures)
     said = f"of {len(rows)} texts, {said}"
     if any(figures[name] < least for name, (least, _) in LEAST.items() if name in figures):

@@ -1,7 +1,7 @@
 """Whether a faster form of a model that reads says what the model says: the same vectors, labels, next words."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -10,10 +10,8 @@ from torch.nn.utils.rnn import pad_sequence
 from qkv.attention.pooling import mean
 from qkv.decoding.engine import Engine, Search
 from qkv.decoding.searcher import by_length
-from qkv.engines.products import Make, joined
-from qkv.engines.reader import lean_reader
 from qkv.layers import Head
-from qkv.models import GPT2, Headed, Model
+from qkv.models import Headed, Model
 from qkv.text.tokenizer import PAD
 
 CELLS = 2**12  # tokens that are read at a time
@@ -44,19 +42,6 @@ def likeness(model: Model, other: Model, rows: Rows) -> dict[str, float]:
     every = torch.cat(cosines)
     labels = {"same_labels": float(torch.cat(same).float().mean())} if same else {}
     return {"cosine": float(every.mean()), "lowest_cosine": float(every.min()), **labels}
-
-
-@torch.inference_mode()
-def next_tokens(model: GPT2, make: Make, rows: Rows) -> dict[str, float]:
-    """The share of places at which the model and its form by `make` find the same token most probable."""
-    reader: Any = lean_reader(model, make)
-    vocabulary, same, count = joined("vocabulary", make, model.projection), 0, 0
-    for ids in batches(rows):
-        real = ids != PAD
-        ours, theirs = model.projection(model.encode(ids)[real]), vocabulary(reader.encode(ids)[real])  # (N, V)
-        same += int((ours.argmax(dim=1) == theirs.argmax(dim=1)).sum())
-        count += len(ours)
-    return {"same_tokens": same / max(1, count)}
 
 
 def same_next(one: Engine, other: Engine, rows: Rows) -> float:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 import torch
@@ -12,20 +11,17 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from qkv.data import Rows, Shard
-from qkv.decoding.draws import RowNumber
-from qkv.decoding.engine import Engine, Search
-from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.engine import Engine
 from qkv.decoding.lexicon import Cells, Ids, Lexicon, Shares, crossed
 from qkv.decoding.plain import padded
-from qkv.engines.lean import Lean, LeanTransformer
+from qkv.engines import WITH
 from qkv.engines.native.writer import NativeWriter
 from qkv.errors import InputError
-from qkv.models import Transformer
+from qkv.folder import Loaded
 from qkv.text.tokenizer import EOS, UNK, Tokenizer
 from qkv.weights import read_weights, save_weights
 
 FILE = "shortlist.safetensors"
-WITH = "+shortlist"  # what stands after the name of an engine that uses it
 FREQUENT, EACH = 600, 50  # they cost at most 0.1 BLEU on Multi30k's validation set; see docs/decoding.md
 ROUNDS = 3  # of expectation and maximisation: two more covered 0.1 % more words of that set at most
 CELLS = 2**22  # pairs of words that are counted at a time
@@ -65,62 +61,13 @@ class Shortlist:
 # -- decoding --------------------------------------------------------------------------------------------------------
 
 
-class Short:
-    """A lean Transformer that has the words of some sentences' lists only: its tokens are places in `ids` (U,).
-
-    It is made for one search and is its own state: what the Transformer remembers, and for each sentence at work what
-    it may not say, 0 or -inf (n, U).
-    """
-
-    def __init__(self, lean: LeanTransformer, shortlist: Shortlist, src: Tensor) -> None:
-        self.lean, self.shortlist = lean, shortlist
-        self.ids, _ = shortlist.of(src)
-        self.vocabulary = cast(Any, lean.vocabulary).rows(self.ids)
-
-    def start(self, given: Tensor) -> tuple[Tensor, "Short"]:
-        """The sentences that it was made for, in any order, each as often as one likes."""
-        _, may = self.shortlist.of(given)
-        first, self.seen = self.lean.start(given)  # <s> is the same number in every list
-        self.blocked = torch.zeros(may.shape).masked_fill_(~may, -torch.inf)
-        return first, self
-
-    def step(self, tokens: Tensor, state: "Short") -> Tensor:
-        """The last token of each hypothesis (N,) -> logits of the next one (N, U)."""
-        logits: Tensor = self.vocabulary(self.lean.hidden(self.ids[tokens], self.seen))
-        logits.view(len(self.blocked), -1, len(self.ids)).add_(self.blocked[:, None])
-        return logits
-
-    def reorder(self, rows: Tensor) -> None:
-        kept = (rows // self.seen.width).unique_consecutive()
-        if len(kept) < len(self.blocked):
-            self.blocked = self.blocked[kept]
-        self.seen.reorder(rows)
-
-
-class Shortlisted(Lean):
-    """The searches of a lean engine, each sentence with the words of its own shortlist alone."""
-
-    def __init__(self, engine: Lean, shortlist: Shortlist) -> None:
-        self.lean, self.shortlist = cast(LeanTransformer, engine.decoder), shortlist
-        super().__init__(cast(Transformer, engine.model), self.lean)
-        self.name = f"{engine.name}{WITH}"
-
-    def decode(
-        self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
-    ) -> list[list[Hypothesis]]:
-        short = Short(self.lean, self.shortlist.with_(how.prefix), padded(sources))
-        how = replace(how, prefix=tuple(torch.searchsorted(short.ids, torch.tensor(how.prefix)).tolist()))
-        lean = Lean(cast(Transformer, self.model), short)
-        lean.sets_threads = self.sets_threads
-        found = lean.decode(sources, limits, how, rows)
-        return [[replace(one, tokens=short.ids[one.tokens].tolist()) for one in several] for several in found]
-
-
-class NativeShortlisted(NativeWriter):
-    """The searches of the native engine, each sentence with the words of its own shortlist alone."""
+class Shortlisted(NativeWriter):
+    """The searches of the native engine, each sentence with the words of its own shortlist alone; a source that has no
+    place in its file is translated with all words."""
 
     def __init__(self, engine: NativeWriter, shortlist: Shortlist) -> None:
-        super().__init__(engine.model, engine.native, lambda: Shortlisted(cast(Lean, engine.other), shortlist))
+        ends, workers = engine.source_end, engine.workers
+        super().__init__(engine.loaded, engine.native, has_prompts=False, source_end=ends, workers=workers)
         self.shortlist, self.name = shortlist, f"{engine.name}{WITH}"
 
     def lists(self, sources: list[list[int]], prefix: Sequence[int] = ()) -> list[list[int]]:
@@ -128,11 +75,19 @@ class NativeShortlisted(NativeWriter):
         return [ids[row].tolist() for row in may]
 
 
-def shortlisted(engine: Engine, shortlist: Shortlist) -> Engine:
-    """The same engine, which tries each sentence's shortlist only."""
-    if isinstance(engine, NativeWriter):
-        return NativeShortlisted(engine, shortlist)
-    return Shortlisted(cast(Lean, engine), shortlist)
+def check_engine(engine: Engine) -> NativeWriter:
+    """The engine, if it can try some words only."""
+    if not isinstance(engine, NativeWriter) or engine.has_prompts:
+        raise InputError(
+            f"engine {engine.name} has no shortlist; use float32{WITH} or int8{WITH}, with a Transformer of scaled dot "
+            "products and sinusoidal, learned or no positions, on a CPU for which the native engine is built"
+        )
+    return engine
+
+
+def with_shortlist(engine: Engine, loaded: Loaded) -> Shortlisted:
+    """The same engine, which tries each sentence's shortlist only: that of the folder."""
+    return Shortlisted(check_engine(engine), load(loaded.folder or Path(), loaded.tokenizer))
 
 
 # -- making one ------------------------------------------------------------------------------------------------------

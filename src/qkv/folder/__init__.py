@@ -9,6 +9,7 @@ from qkv.folder.loaded import in_brief as in_brief
 from qkv.folder.loaded import load as load
 from qkv.folder.loaded import look as look
 from qkv.folder.loaded import read_config as read_config
+from qkv.folder.loaded import splits as splits
 from qkv.late import late
 
 if TYPE_CHECKING:

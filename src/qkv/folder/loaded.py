@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast, get_type_hints
 from qkv import manifest
 from qkv.errors import InputError, nearest
 from qkv.files import read_json
-from qkv.text.frames import Pool
+from qkv.text.frames import FRAMES, Pool
 from qkv.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -67,17 +67,23 @@ class About(TypedDict, total=False):
     mixture: dict[str, dict[str, Any]]  # and what is remembered of each, by its name
 
 
+def splits(about: About) -> bool:
+    """Whether a translator reads sentence by sentence, as all do but those that have learned from whole lines."""
+    return not about.get("whole_lines")
+
+
 class Loaded:
     """What a model folder holds; what it does not hold yet, `build` makes when it is first asked for."""
 
     def __init__(
         self, model: "Model | None", tokenizer: Tokenizer, about: About, folder: Path | None = None,
         *, build: "Callable[[], Model] | None" = None, architecture: str = "", settings: Mapping[str, Any] = NOTHING,
-        device: str = "",
+        device: str = "", heads: Mapping[str, str] = NOTHING,
     ) -> None:  # fmt: skip
-        """`architecture` and its `settings` are as config.json tells them, of a model that is not built yet."""
+        """`architecture`, its `settings` and the `heads` on it are as config.json tells them, of a model that is not
+        built yet."""
         self.tokenizer, self.about, self.folder, self.build = tokenizer, about, folder, build
-        self.architecture, self.settings, self._device = architecture, settings, device
+        self.architecture, self.settings, self.heads, self._device = architecture, settings, heads, device
         if model is not None:
             self.model = model
 
@@ -103,8 +109,18 @@ class Loaded:
     @property
     def context(self) -> int:
         """The tokens that it reads or writes, where config.json tells that; else 0."""
-        size = self.settings.get("max_length") if self.architecture in TOLD else 0
+        return self.size if self.architecture in TOLD and not self.heads else 0
+
+    @property
+    def size(self) -> int:
+        """The tokens that it reads at once, if config.json tells that."""
+        size = self.settings.get("max_length")
         return size if type(size) is int else 0
+
+    @property
+    def tells(self) -> bool:
+        """Whether config.json tells all that must be known to read with it, or to write."""
+        return bool(self.context or (self.architecture in FRAMES and self.size))
 
     def parameters(self) -> int:
         """How many weights there are, as their file says."""
@@ -191,10 +207,10 @@ def look(folder: Path, device: str = "cpu") -> Loaded:
             "copy the whole model folder again"
         )
     heads |= described(about, folder).pop("heads", {})
-    told = "" if heads else name
     return Loaded(
-        None, tokenizer, cast(About, about), folder, build=build, architecture=told, settings=sizes, device=device
-    )
+        None, tokenizer, cast(About, about), folder, build=build, architecture=name, settings=sizes, device=device,
+        heads=heads,
+    )  # fmt: skip
 
 
 def may_be_theirs(path: Path) -> bool:
@@ -263,7 +279,7 @@ def described(tree: Any, folder: Path) -> About:
 def in_brief(opened: Any, engine: str) -> str:
     """What was loaded, in a line: its task, its languages, its size and what computes."""
     about, loaded = opened.about, getattr(opened, "loaded", None)
-    if loaded is not None and not loaded.is_built and loaded.context:  # the folder tells enough
+    if loaded is not None and not loaded.is_built and loaded.tells:  # the folder tells enough
         architecture, count = loaded.architecture, loaded.parameters()
     else:
         from qkv.folder.building import origin

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from qkv.text.frames import FRAMES
+
 Which = Literal["encoder", "decoder"]
 View = dict[str, Any]
 
@@ -45,7 +47,7 @@ def model_view(opened: Any) -> View:
 def looks(opened: Any) -> bool:
     """Whether one can look at what it reads: it is a backbone with attention."""
     if (loaded := unbuilt(opened)) is not None:
-        return bool(loaded.has_prompts)
+        return loaded.architecture in FRAMES
     from qkv.look.sentence import reads
 
     return reads(opened.model)
@@ -54,4 +56,4 @@ def looks(opened: Any) -> bool:
 def unbuilt(opened: Any) -> Any:
     """What the folder tells of a model that is not built yet, if it tells enough."""
     loaded = getattr(opened, "loaded", None)
-    return loaded if loaded is not None and not loaded.is_built and loaded.context else None
+    return loaded if loaded is not None and not loaded.is_built and loaded.tells else None

@@ -11,7 +11,7 @@ from qkv.errors import InputError
 from qkv.layers import Activation, Inputs, NoProjection, Prediction, Stack, StackConfig, init_normal
 from qkv.models.model import Backbone, Outputs
 from qkv.positions import Places
-from qkv.text.frames import Frame
+from qkv.text.frames import FRAMES
 from qkv.text.tokenizer import PAD
 
 
@@ -67,7 +67,7 @@ class Bert(Backbone):
     presets = PRESETS
     config: BertConfig
     shown = "{c.layers} layers, {c.n_heads} heads, dropout {c.dropout}, context {c.max_length}{c.unusual}"
-    frame = Frame(("<s>",), ("</s>",), ("</s>",))  # the paper writes [CLS] A [SEP] B [SEP]
+    frame = FRAMES["bert"]
     pool = "first"
     dense = True
 

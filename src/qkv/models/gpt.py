@@ -6,7 +6,7 @@ from typing import Any
 from qkv.config import setting
 from qkv.layers import Norm, init_normal
 from qkv.models.gpt2 import GPT2, GPT2Config
-from qkv.text.frames import Frame
+from qkv.text.frames import FRAMES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class GPT(GPT2):
     config_class = GPTConfig
     presets = PRESETS
     config: GPTConfig
-    frame = Frame(("<s>",), ("<sep>",), ("<cls>",))
+    frame = FRAMES["gpt"]
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__(config)

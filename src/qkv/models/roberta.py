@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from qkv.config import setting
 from qkv.models.bert import Bert, BertConfig
-from qkv.text.frames import Frame
+from qkv.text.frames import FRAMES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,4 +25,4 @@ class Roberta(Bert):
     config_class = RobertaConfig
     config: RobertaConfig
     sub_words = "byte_bpe"
-    frame = Frame(("<s>",), ("</s>", "</s>"), ("</s>",))
+    frame = FRAMES["roberta"]

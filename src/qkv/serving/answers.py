@@ -105,7 +105,7 @@ def embed(asked: Visit) -> dict[str, Any]:
 def embedded(asked: Visit, served: Served, texts: list[str]) -> tuple[list[Any], int]:
     """A vector for each text, and how many tokens were read; a text of which some would be cut is refused."""
     embedder, tokens = served.does("embed"), 0
-    most, frame = embedder.bounds["max_length"], embedder.backbone.frame
+    most, frame = embedder.bounds["max_length"], embedder.frame
     for i, ids in enumerate(embedder.tokenizer.encode_batch(texts), start=1):
         framed, is_cut = frame.join(embedder.tokenizer, [ids], most)
         if is_cut:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from qkv.config import from_tree
-from qkv.decoding.translator import splits
 from qkv.documents import translate_text
+from qkv.folder import splits
 from qkv.look.facts import EVERY, Attention, View, Which
 from qkv.serving.libre import AUTO, bounded, field, found_languages, model_for, texts_of
 from qkv.serving.models import Served

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from inspect import signature
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +16,11 @@ from qkv.engines import in_words, why
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded, look
 from qkv.look.facts import View, looks, model_view
-from qkv.opening import OPENERS, options, task_in, task_named
+from qkv.opening import OPENERS, open_embedder, options, task_in, task_named
 from qkv.serving.languages import UNKNOWN, find, name_of
 from qkv.serving.limits import Refusal
 from qkv.serving.on_demand import OnDemand
+from qkv.text.frames import FRAMES
 
 VERBS = ("translate", "generate", "summarise", "predict", "fill", "embed")  # what models do, each at /api/VERB
 
@@ -94,26 +96,25 @@ def opened(kept: OnDemand[Holding], part: str = "") -> Any:
     return whole.parts[part] if part else whole
 
 
-def hold(folder: Path, device: str, engine: str, own_process: bool) -> Holding:
+def hold(folder: Path, device: str, engine: str) -> Holding:
     """What a folder holds, opened for its task."""
-    loaded, how = look(folder, device_name(device)), {"engine": engine, "own_process": own_process}
+    loaded = look(folder, device_name(device))
     if (name := task_named(loaded.about)) in OPENERS:
-        model = OPENERS[name].open(loaded, **how)
+        opener = OPENERS[name].open
+        model = opener(loaded, **({"engine": engine} if "workers" in signature(opener).parameters else {}))
     else:
         task = task_in(loaded)
-        model, name = task.open(loaded, **(how if "own_process" in options(task) else {})), task.name
+        model, name = task.open(loaded, **({"engine": engine} if "workers" in options(task) else {})), task.name
     if not isinstance(model, Opened):
         return Holding(model, name, uses(loaded))
-    if own_process:
-        model.open_workers()  # now, while this process has no threads that a copy would miss
-    reason = why(folder, loaded, model.engine) if engine == ENGINE else ""
+    reason = why(loaded, model.engine) if engine == ENGINE else ""
     return Holding(model, name, uses(loaded), in_words(model.engine) + (f", since {reason}" if reason else ""))
 
 
 def uses(loaded: Loaded) -> dict[str, Callable[[], Any]]:
     """What a model can do beside its task with nothing more to learn, with the same weights: embed, if it can."""
-    if loaded.context and not loaded.is_built:
-        return {"embed": cache(lambda: task_in(loaded, "embed").open(loaded))} if loaded.has_prompts else {}
+    if loaded.tells and not loaded.is_built:
+        return {"embed": cache(partial(open_embedder, loaded))} if loaded.architecture in FRAMES else {}
     from qkv.tasks import TASKS, USES
 
     found: dict[str, Callable[[], Any]] = {}
@@ -136,14 +137,11 @@ class Models:
         self.codes = list(dict.fromkeys([*(one.source for one in some), *(one.target for one in some)]))
 
     @classmethod
-    def load(
-        cls, folders: Sequence[Path], device: str = "cpu", engine: str = ENGINE, *, own_process: bool = False,
-        keep: float = 0.0,
-    ) -> "Models":  # fmt: skip
+    def load(cls, folders: Sequence[Path], device: str = "cpu", engine: str = ENGINE, *, keep: float = 0.0) -> "Models":
         """Each is named after its folder; where the name is taken, with the first number that is free.
 
-        `engine` and `own_process` are for those that write, as in `engines.open_translator`. With `keep`, a model is
-        released that nobody has asked for so many seconds; each is opened once in any case, to see that it can be.
+        `engine` is for those that write, as in `engines.open_translator`. With `keep`, a model is released that nobody
+        has asked for so many seconds; each is opened once in any case, to see that it can be.
         """
         if not folders:
             raise InputError("no model was given; for example: qkv serve --model model")
@@ -151,7 +149,7 @@ class Models:
         for folder in map(Path, folders):
             own = folder.resolve().name
             name = next(name for name in chain([own], (f"{own}-{i}" for i in count(2))) if name not in served)
-            kept = OnDemand(partial(hold, folder, device, engine, own_process and not keep), keep)
+            kept = OnDemand(partial(hold, folder, device, engine), keep)
             served[name] = Served.of(name, folder, kept)
             for part in getattr(kept.get().model, "parts", {}):  # each answers by a name of its own
                 served[f"{name}.{part}"] = Served.of(f"{name}.{part}", folder, kept, part)

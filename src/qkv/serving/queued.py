@@ -75,11 +75,8 @@ class QueuedTranslator(Queued):
             raise InputError(f"a sentence has {longest} characters, more than {most}; cut it into several")
         return self.ask(self.model.translate, texts, **vars(search))
 
-    def align(self, pairs: list[tuple[str, str]]) -> list[Links]:
-        """The links between the words of each pair (source, target)."""
-        from qkv.decoding.alignment import align
-
-        return self.alone(lambda: align(self.model, pairs))
+    def align(self, sources: list[str], targets: list[str]) -> list[Links]:
+        return self.alone(lambda: self.model.align(sources, targets))
 
 
 def check_search(limits: Limits, how: Mapping[str, int | float | bool]) -> Search:

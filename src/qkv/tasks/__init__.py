@@ -1,12 +1,12 @@
 """What a person wants done; chosen by the names in TASKS: what models learn. USES adds what they can do unlearned."""
 
+from qkv.engines.embedder import Embedder
 from qkv.tasks.answer import FindAnswers
 from qkv.tasks.choose import ChooseAnswers
 from qkv.tasks.classify import Classify
 from qkv.tasks.cloze import ReadCloze
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.embed import Embed
-from qkv.tasks.embedder import Embedder
 from qkv.tasks.fill import Fill
 from qkv.tasks.graph import Graph
 from qkv.tasks.heads import FindHeads

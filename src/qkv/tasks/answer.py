@@ -16,12 +16,12 @@ from qkv.folder import About, Loaded
 from qkv.models import Backbone
 from qkv.objectives import Asked
 from qkv.objectives.answers import answered
-from qkv.tasks.asking import Names, fields
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.measuring import asked_together
 from qkv.tasks.on_backbone import BackboneConfig, OnBackbone
 from qkv.tasks.predictor import Predictor
 from qkv.text import read_spans
+from qkv.text.asking import Names, fields
 from qkv.text.examples import SpanQuestion
 from qkv.text.sentences import split_sentences
 from qkv.text.spans import checked
@@ -81,10 +81,6 @@ class FindAnswers(OnBackbone):
     one = (str, tuple, Mapping)
     tokens = 8192  # some 20 windows
 
-    def __init__(self, data: Any, model: Any = None) -> None:
-        super().__init__(data, model)
-        self.lost = 0  # answers that no window holds whole
-
     # -- from files to batches -----------------------------------------------------------------------------------
 
     def read(self, paths: Sequence[Path]) -> Iterator[SpanQuestion]:
@@ -126,7 +122,7 @@ class FindAnswers(OnBackbone):
         frame, most, asked = self.model.frame, facts["max_length"], tokenizer.encode(example.question)
         ids, spans = tokenizer.encode_spans(example.context)
         steps: Tree = {**self.steps(most), **facts}  # of a model that others have trained, the usual ones
-        self.cut += len(asked) > steps["max_question"]
+        self.counts["cut"] += len(asked) > steps["max_question"]
         asked = asked[: steps["max_question"]]
         room = most - frame.size(2) - len(asked)
         if room < 1 or not ids:
@@ -147,7 +143,7 @@ class FindAnswers(OnBackbone):
             place = (first - start + before, last - start + before) if is_here else (0, 0)
             own = [owner[token] == number for token in range(start, start + size)]
             windows.append(SpanWindow(framed, before, spans[start : start + size], own, place))
-        self.lost += bool(example.answers) and not any(window.answer[0] for window in windows)
+        self.counts["lost"] += bool(example.answers) and not any(window.answer[0] for window in windows)
         return windows
 
     def encode(self, examples: Sequence[SpanWindow], tokenizer: Tokenizer, facts: About) -> list[list[list[int]]]:
@@ -155,9 +151,9 @@ class FindAnswers(OnBackbone):
         return [[window.ids, list(window.answer)] for window in examples]
 
     def remarks(self) -> list[str]:
-        lost, cut = (f"{count:,} questions had" for count in (self.lost, self.cut))
-        found = [f"{lost} an answer that is longer than a window: asked as if it had none"] if self.lost else []
-        return found + ([f"{cut} more tokens than data.max_question: cut"] if self.cut else [])
+        lost, cut = self.counts["lost"], self.counts["cut"]  # answers that no window holds whole; questions
+        found = [f"{lost:,} questions had an answer that is longer than a window: asked as if it had none"]
+        return found * (lost > 0) + [f"{cut:,} questions had more tokens than data.max_question: cut"] * (cut > 0)
 
     # -- what comes of it ----------------------------------------------------------------------------------------
 
@@ -172,7 +168,7 @@ class FindAnswers(OnBackbone):
 
     def figures_of(self, loaded: Loaded, examples: Sequence[SpanQuestion]) -> dict[str, float]:
         """Of the answers in words, each against all that are right."""
-        asker = self.open(loaded, engine="lean")
+        asker = self.open(loaded, engine="float32")
         found = asked_together(self.sharing, lambda some: [one["answer"] for one in asker.answer(some)], [*examples])
         gold = [[text for _, text in example.answers] for example in examples]
         return {"exact_match": mean_of(exact_match, found, gold), "f1": mean_of(overlap_f1, found, gold)}

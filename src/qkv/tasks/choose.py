@@ -10,12 +10,12 @@ from qkv.errors import InputError
 from qkv.folder import About
 from qkv.objectives import Asked
 from qkv.objectives.answers import chosen
-from qkv.tasks.asking import parsed
 from qkv.tasks.corpus import Corpus
 from qkv.tasks.on_backbone import OnBackbone
 from qkv.tasks.pairs import in_common
 from qkv.tasks.predictor import Predictor
 from qkv.text import read_choices
+from qkv.text.asking import parsed
 from qkv.text.choices import as_question, checked, known
 from qkv.text.examples import ChoiceQuestion
 from qkv.text.tokenizer import Tokenizer

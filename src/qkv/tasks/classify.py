@@ -10,11 +10,11 @@ from qkv.config import Tree, setting
 from qkv.errors import InputError
 from qkv.folder import About, Loaded
 from qkv.models import Backbone, Hierarchical, Model
-from qkv.tasks.asking import fields
 from qkv.tasks.corpus import Survey
 from qkv.tasks.labels import OneLabel
 from qkv.tasks.on_backbone import BackboneConfig
 from qkv.text import read_labelled
+from qkv.text.asking import fields
 from qkv.text.examples import Labelled
 from qkv.text.labelled import sentences
 from qkv.text.tokenizer import Tokenizer

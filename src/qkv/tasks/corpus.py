@@ -13,17 +13,20 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from qkv import manifest
-from qkv.config import Tree, parse_call
+from qkv.config import Tree, parse_call, to_tree
 from qkv.convert import adopt
-from qkv.data import RowsOnDisk, write_rows
+from qkv.data import Counts, GoingOn, PackedRows, RowsOnDisk, write_packed, write_rows
 from qkv.errors import InputError, nearest
 from qkv.files import digest, read_json, replacing, write_json
 from qkv.folder import About
+from qkv.tasks.encoding import chunked, encoded, values_of
 from qkv.text.lines import check_file
 from qkv.text.tables import examples_in
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
 
 MOST_HASHES = 100_000  # ten times what a run can hold out: to say what one in ten is, no more need be known
+LARGE = 5 * 10**7  # letters of a corpus that several processes encode: to start them takes seconds
+DRAFTS = ".drafts.part"  # beside a corpus: what is encoded of it so far
 SEALED = ("corpus.json", "tokenizer.json", "valid.jsonl", "train/index.json", "valid/index.json")  # which has the rest
 MEMORY = "examples in memory"  # what stands for a file's name where there is none
 
@@ -49,8 +52,7 @@ class Spool:
         self.file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="", dir=place if place.is_dir() else None)  # noqa: SIM115
 
     def add(self, example: Any) -> None:
-        values = list(example) if isinstance(example, tuple) else list(vars(example).values())
-        self.file.write(json.dumps(values) + "\n")
+        self.file.write(json.dumps(values_of(example)) + "\n")
         self.count += 1
 
     def __len__(self) -> int:
@@ -216,24 +218,40 @@ class Corpus:
             ) from None
 
     @classmethod
-    def write(cls, folder: Path, task: Any, survey: Survey, tokenizer: Tokenizer, facts: About, tick: Tick) -> "Corpus":
+    def write(
+        cls, folder: Path, task: Any, survey: Survey, tokenizer: Tokenizer, facts: About, tick: Tick, workers: int = 1
+    ) -> "Corpus":
         """Encode everything. Without validation files, some examples are held out: those whose keys are hashed lowest,
-        so that all of one key fall on the same side, and the same ones in every run."""
+        so that all of one key fall on the same side, and the same ones in every run. A large corpus is encoded by as
+        many processes as `workers`; what a process that was killed had encoded of it need not be encoded again."""
         if not survey.has_valid:  # a survey may be written more than once
             survey.valid = Spool(task.example_class, folder.parent)
         valid = survey.valid
         how: Tree = {
             "columns": task.columns, "vocab_size": len(tokenizer), "fingerprint": tokenizer.fingerprint,
-            "longest": task.longest, "unique": task.unique, "in_order": task.in_order,
+            "unique": task.unique, "in_order": task.in_order,
         }  # fmt: skip
+        going_on = None
+        if is_large := survey.characters > LARGE:
+            key = [task.name, to_tree(task.data), facts, survey.digests, how]
+            named = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=16).hexdigest()
+            going_on = GoingOn(folder.parent / DRAFTS, named, task.tallies)
         with replacing(folder) as partial:
             partial.mkdir(parents=True)
             tokenizer.save(partial / "tokenizer.json")
             kept = task.parted(survey.train, survey, valid.add) if not survey.has_valid else iter(survey.train)
-            rows = task.rows(drawn(task, kept) if task.data.limit else kept, tokenizer, facts)
-            write_rows(partial / "train", rows, count=len(survey.train), progress=tick, **how)
+            chunks = chunked(drawn(task, kept) if task.data.limit else kept, task.texts)
+
+            def packed(done: int, counts: Counts) -> Iterator[PackedRows]:
+                for name, tally in task.tallies().items():
+                    tally.update(counts.get(name, {}))
+                left = islice(chunks, done, None)
+                return encoded(task, left, tokenizer, facts, workers if is_large else 1)
+
+            write_packed(partial / "train", packed, count=len(survey.train), progress=tick, going_on=going_on, **how)
             try:
-                write_rows(partial / "valid", task.rows(valid, tokenizer, facts), count=len(valid), **how)
+                rows = task.rows(valid, tokenizer, facts)
+                write_rows(partial / "valid", rows, count=len(valid), longest=task.longest, **how)
             except InputError as error:
                 raise InputError(f"to validate: {error}") from None
             with (partial / "valid.jsonl").open("w", encoding="utf-8") as file:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from qkv.config import setting
 from qkv.device import ENGINE
+from qkv.engines.embedder import Embedder
 from qkv.folder import Loaded
-from qkv.tasks.embedder import Embedder
+from qkv.models import Backbone
 from qkv.tasks.on_backbone import BackboneConfig, OnBackbone
 from qkv.text.frames import Pool
 
@@ -32,4 +33,9 @@ class Embed(OnBackbone):
     def open(
         self, loaded: Loaded, *, engine: str = ENGINE, pool: Pool | None = None, normalise: bool | None = None
     ) -> Embedder:
-        return Embedder(self, loaded, engine=engine, pool=pool, normalise=normalise)
+        assert issubclass(self.model, Backbone)
+        return Embedder(
+            loaded, frame=self.model.frame, most=self.bounds(loaded.model.config)["max_length"], engine=engine,
+            pool=pool or self.data.pool or None, lowercase=self.data.lowercase,
+            normalise=self.data.normalise if normalise is None else normalise,
+        )  # fmt: skip

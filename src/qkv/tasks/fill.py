@@ -10,6 +10,7 @@ import numpy as np
 
 from qkv.config import setting
 from qkv.data import Rows, RunningText, Stream, Windows, each_row
+from qkv.engines.filler import Filler
 from qkv.errors import InputError
 from qkv.evaluation.ngrams import at_holes
 from qkv.folder import About, Loaded
@@ -18,7 +19,6 @@ from qkv.objectives import MaskedLM, Objective, objective, plain
 from qkv.objectives.one_way import OneWay, SequenceToSequenceLM
 from qkv.objectives.passages import BASE, COLUMNS
 from qkv.tasks.corpus import Corpus, Scale
-from qkv.tasks.filler import Filler
 from qkv.tasks.passages import passages
 from qkv.tasks.running_text import OnRunningText, RunningTextConfig
 from qkv.tasks.task import Task
@@ -157,6 +157,11 @@ class Fill(OnRunningText):
     def about(self, corpus: Corpus) -> About:
         told = super().about(corpus)
         return {**told, "documents": self.data.documents} if self.by_passages else told
+
+    def open(self, loaded: Loaded) -> Filler:
+        backbone: Any = getattr(loaded.model, "backbone", loaded.model)
+        most = backbone.config.max_length
+        return Filler(loaded, frame=backbone.frame, most=most, batch_tokens=self.data.batch_tokens)
 
     def scored_by(self, loaded: Loaded) -> str:
         """All that the model was asked in training, each figure under its name; but not where it has lost the heads for

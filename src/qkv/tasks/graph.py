@@ -66,10 +66,6 @@ class Graph(Task):
     key_is = "link"
     columns = 1
 
-    def __init__(self, data: GraphConfig, model: Any = None) -> None:
-        super().__init__(data, model)
-        self.left_out = 0  # links of an entity or a relation that is not among those that are learned
-
     # -- from files to batches -----------------------------------------------------------------------------------
 
     def read(self, paths: Sequence[Path]) -> Iterator[Link]:
@@ -107,12 +103,12 @@ class Graph(Task):
         for head, relation, tail, _ in examples:
             if head in numbers and tail in numbers and relation in relations:
                 rows.append(([numbers[head], relations[relation], numbers[tail]],))
-        self.left_out += len(examples) - len(rows)
+        self.counts["left out"] += len(examples) - len(rows)
         return rows
 
     def remarks(self) -> list[str]:
-        few = f"{self.left_out:,} links are of entities with fewer than {self.data.at_least} in training: left out"
-        return [few] if self.left_out else []
+        few = self.counts["left out"]  # links of an entity or a relation that is not among those that are learned
+        return [f"{few:,} links are of entities with fewer than {self.data.at_least} in training: left out"] * (few > 0)
 
     # -- settings and model --------------------------------------------------------------------------------------
 

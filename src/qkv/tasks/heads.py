@@ -14,10 +14,10 @@ from qkv.folder import About
 from qkv.models import HeadFinder
 from qkv.objectives import Asked
 from qkv.positions.tree import paths as tree_paths
-from qkv.tasks.asking import fields
 from qkv.tasks.corpus import Corpus
 from qkv.tasks.predictor import Predictor
 from qkv.tasks.task import Task
+from qkv.text.asking import fields
 from qkv.text.conllu import Sentence, read_conllu
 from qkv.text.tokenizer import Tokenizer
 

@@ -1,5 +1,6 @@
 """Several tasks at once: one backbone that all share, for each a head of its own, and batches of all in one epoch."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby, islice
@@ -76,7 +77,7 @@ class Joint(OnBackbone):
         super().__init__(data, model)
         shared = {key: value for key, value in asdict(data).items() if key != "parts"}
         self.tasks: dict[str, OnBackbone] = {}
-        self.counts: dict[str, str] = {}  # the figure by which each part counts in the mean
+        self.counted_by: dict[str, str] = {}  # the figure by which each part counts in the mean
         for name, text in named(data.parts, "data.parts").items():
             task, options = parse_call(text)
             if task not in KINDS:
@@ -91,7 +92,7 @@ class Joint(OnBackbone):
             if score not in kind.figures:
                 raise InputError(f"data.parts: {name} is to count by {score!r}; {nearest(str(score), kind.figures)}")
             own = from_tree(kind.data_class, {**shared, **options}, f"data.parts: {name}")
-            self.tasks[name], self.counts[name] = kind(own, self.model), score
+            self.tasks[name], self.counted_by[name] = kind(own, self.model), score
         self.columns = 1 + max((task.columns for task in self.tasks.values()), default=1)
 
     # -- from files to batches -----------------------------------------------------------------------------------
@@ -193,6 +194,9 @@ class Joint(OnBackbone):
         new = (name for name, text in heads.items() if before.get(name) != text or not name.startswith(tuple(same)))
         return tuple(f"heads.{name}.output." for name in new)
 
+    def tallies(self) -> dict[str, Counter[str]]:
+        return {name: task.counts for name, task in self.tasks.items()}
+
     def remarks(self) -> list[str]:
         return [f"{name}: {remark}" for name, task in self.tasks.items() for remark in task.remarks()]
 
@@ -214,11 +218,11 @@ class Joint(OnBackbone):
 
     def counting(self, figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
         """Of the figures of each part, those that count, by the part's name and theirs."""
-        kept = [(name, figure) for name, own in self.counts.items() for figure in ("loss", own)]
+        kept = [(name, figure) for name, own in self.counted_by.items() for figure in ("loss", own)]
         return {f"{name}.{figure}": figures[name][figure] for name, figure in kept if figure in figures[name]}
 
     def summed_up(self, figures: dict[str, float]) -> dict[str, float]:
-        return {**figures, "mean": fmean(figures[f"{name}.{figure}"] for name, figure in self.counts.items())}
+        return {**figures, "mean": fmean(figures[f"{name}.{figure}"] for name, figure in self.counted_by.items())}
 
     def judge(self, loaded: Loaded, corpus: Corpus, training: Any) -> Callable[[], dict[str, float]]:
         examples, judges = corpus.valid_examples(InPart), dict[str, Callable[[], dict[str, float]]]()

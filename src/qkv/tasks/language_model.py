@@ -70,7 +70,8 @@ class LanguageModel(OnRunningText):
                 documents.append([])
             documents[-1].append(piece.text)
         found = sum(
-            self.open(loaded, engine="lean").score(["".join(pieces) for pieces in documents]), Likelihood(0.0, 0, 0, 0)
+            self.open(loaded, engine="float32").score(["".join(pieces) for pieces in documents]),
+            Likelihood(0.0, 0, 0, 0),
         )
         return {
             "loss": found.nats / found.tokens, "perplexity": found.perplexity,

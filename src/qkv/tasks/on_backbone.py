@@ -54,10 +54,6 @@ class OnBackbone(Task):
     columns = 2
     tokens: ClassVar[int] = 2048  # in a batch, unless something else is asked for: some 32 sentences
 
-    def __init__(self, data: Any, model: type[Model] | None = None) -> None:
-        super().__init__(data, model)
-        self.cut = 0  # texts that were longer than max_length
-
     def bounds(self, config: Any) -> About:
         assert issubclass(self.model, Backbone)
         if self.data.max_length > config.max_length and not self.model.endless:
@@ -78,7 +74,7 @@ class OnBackbone(Task):
         """The ids of one text, or of two, in the backbone's frame; what is too long is cut, and counted."""
         assert issubclass(self.model, Backbone)
         rows = [self.model.frame.join(tokenizer, parts, facts["max_length"]) for parts in texts]
-        self.cut += sum(is_cut for _, is_cut in rows)
+        self.counts["cut"] += sum(is_cut for _, is_cut in rows)
         return [ids for ids, _ in rows]
 
     def head(self, name: str, **options: Any) -> str:
@@ -93,7 +89,8 @@ class OnBackbone(Task):
         return self.opens(self, loaded, engine)
 
     def remarks(self) -> list[str]:
-        return [f"{count_of(self.cut, 'texts')} had more tokens than the model reads at once: cut"] if self.cut else []
+        cut = self.counts["cut"]
+        return [f"{count_of(cut, 'texts')} had more tokens than the model reads at once: cut"] * (cut > 0)
 
     def choose(self, survey: Survey, device: Any, training: Any) -> Tree:
         """Devlin et al. 2019, appendix A.3: what has learned before is tuned gently, for a few epochs. A new model

@@ -18,12 +18,12 @@ from qkv.folder import About
 from qkv.models import Backbone, CausalBackbone, Model
 from qkv.objectives import Asked
 from qkv.objectives.answers import rated
-from qkv.tasks.asking import Names, fields
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.labels import OneLabel
 from qkv.tasks.on_backbone import BackboneConfig, OnBackbone
 from qkv.tasks.predictor import Predictor
 from qkv.text import read_labelled_pairs
+from qkv.text.asking import Names, fields
 from qkv.text.examples import LabelledPair
 from qkv.text.labelled import LABELLED_PAIR_FIELDS
 from qkv.text.tokenizer import Tokenizer
@@ -150,9 +150,9 @@ class RatePairs(OnPairs):
         both = self.both(examples, tokenizer)
         columns = [self.framed(both, tokenizer, facts)]
         if self.data.symmetric:
-            cut = self.cut
+            counts = self.counts.copy()
             columns.append(self.framed([(second, first) for first, second in both], tokenizer, facts))
-            self.cut = cut
+            self.counts = counts
         return [[*row] for row in zip(*columns, [halves(number(one)) for one in examples], strict=True)]
 
     def baselines(self, corpus: Corpus) -> dict[str, float]:

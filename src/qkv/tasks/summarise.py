@@ -86,7 +86,6 @@ class Summarise(OnEncoderDecoder):
     def __init__(self, data: SummariseConfig, model: type[Model] | None = None) -> None:
         super().__init__(data, model)
         self.skipped = Counter[str]()
-        self.shortened = self.cut = 0  # documents that were too long, and those of which a sentence was
 
     # -- from files to batches -----------------------------------------------------------------------------------
 
@@ -111,8 +110,8 @@ class Summarise(OnEncoderDecoder):
     ) -> list[tuple[list[int], list[int]]]:
         """(x1 .. xn </s>, <s> y1 .. ym </s>)"""
         documents = [extract(one.document, tokenizer, facts["max_length"]) for one in examples]
-        self.shortened += sum(one.read < one.sentences for one in documents)
-        self.cut += sum(one.cut for one in documents)
+        self.counts["shortened"] += sum(one.read < one.sentences for one in documents)
+        self.counts["cut"] += sum(one.cut for one in documents)
         summaries = tokenizer.encode_batch([normalise(one.summary) for one in examples])
         both = zip(documents, summaries, strict=True)
         return [([*document.ids, EOS], [BOS, *summary, EOS]) for document, summary in both]
@@ -126,10 +125,9 @@ class Summarise(OnEncoderDecoder):
 
     def remarks(self) -> list[str]:
         how = "the sentences nearest to the first by tf-idf were taken"
-        said = [f"{count_of(self.shortened, 'documents')} had more tokens than the model reads: {how}"] * (
-            self.shortened > 0
-        )
-        return said + [f"{self.cut:,} began with a sentence that is too long by itself: cut"] * (self.cut > 0)
+        shortened, cut = self.counts["shortened"], self.counts["cut"]
+        said = [f"{count_of(shortened, 'documents')} had more tokens than the model reads: {how}"] * (shortened > 0)
+        return said + [f"{cut:,} began with a sentence that is too long by itself: cut"] * (cut > 0)
 
     # -- settings and model --------------------------------------------------------------------------------------
 
@@ -197,7 +195,7 @@ class Summarise(OnEncoderDecoder):
             return super().evaluate(loaded, examples, by=by)
         documents = together(examples)
         lead, best = without_a_model(documents)
-        return {**written(self.open(loaded, engine="lean"), documents, **how), **lead, **best}
+        return {**written(self.open(loaded, engine="float32"), documents, **how), **lead, **best}
 
 
 def together(examples: Sequence[Summarised]) -> dict[str, list[str]]:

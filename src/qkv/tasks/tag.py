@@ -15,12 +15,12 @@ from qkv.folder import About, Loaded
 from qkv.models import Backbone
 from qkv.objectives import Asked
 from qkv.objectives.answers import NO_TAG, answered
-from qkv.tasks.asking import parsed
 from qkv.tasks.corpus import Corpus, Survey
 from qkv.tasks.measuring import asked_together
 from qkv.tasks.on_backbone import OnBackbone
 from qkv.tasks.predictor import Predictor
 from qkv.text import read_tagged
+from qkv.text.asking import parsed
 from qkv.text.examples import Tagged
 from qkv.text.tokenizer import Tokenizer
 from qkv.wording import count_of
@@ -93,7 +93,7 @@ class TagWords(OnBackbone):
                 borders.append(word)
                 used = 0
             used += size
-        self.cut += 1
+        self.counts["cut"] += 1
         spans = pairwise([*borders, len(example.words)])
         return [Tagged(example.words[a:b], example.tags[a:b], example.place) for a, b in spans]
 
@@ -114,8 +114,8 @@ class TagWords(OnBackbone):
         return rows
 
     def remarks(self) -> list[str]:
-        said = f"{count_of(self.cut, 'sentences')} had more tokens than the model reads at once: read in parts"
-        return [said] if self.cut else []
+        cut = self.counts["cut"]
+        return [f"{count_of(cut, 'sentences')} had more tokens than the model reads at once: read in parts"] * (cut > 0)
 
     # -- what comes of it ----------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class TagWords(OnBackbone):
 
     def figures_of(self, loaded: Loaded, examples: Sequence[Tagged]) -> dict[str, float]:
         """Of the phrases in whole sentences."""
-        tagger = self.open(loaded, engine="lean")
+        tagger = self.open(loaded, engine="float32")
         found = asked_together(self.sharing, lambda some: [one["tags"] for one in tagger.answer(some)], [*examples])
         gold = [list(example.tags) for example in examples]
         return phrase_scores(found, gold, marks_phrases(loaded.about["labels"]))._asdict()

@@ -1,6 +1,7 @@
 """What a run asks of a task: files -> examples -> rows of ids; which model, objective and figures; what it opens as."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -18,13 +19,12 @@ from qkv.folder import About, Loaded
 from qkv.models import MODELS, Backbone, Headed, Model
 from qkv.objectives import NOTHING, Asked, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey, hashed
+from qkv.tasks.encoding import chunked
 from qkv.tasks.measuring import ONE_PROCESS, Sharing, measured
 from qkv.tasks.predictor import Predictor
 from qkv.tasks.text_config import TextConfig
 from qkv.text.tokenizer import Tokenizer
 from qkv.wording import are, count_of
-
-CHUNK, CHUNK_LETTERS = 4096, 2**20  # examples that are encoded together, or letters: each takes some 100 bytes
 
 
 class Task:
@@ -67,6 +67,7 @@ class Task:
     def __init__(self, data: Any, model: type[Model] | None = None) -> None:
         self.data = data  # of `data_class`
         self.model = model or MODELS[self.architecture]  # what a text is encoded for
+        self.counts = Counter[str]()  # of what people should know of the rows: see `remarks`
 
     @classmethod
     def models(cls) -> dict[str, type[Model]]:
@@ -160,14 +161,9 @@ class Task:
 
     def rows(self, examples: Iterable[Any], tokenizer: Tokenizer, facts: About) -> Iterator[Any]:
         """The rows of many examples, encoded some at a time."""
-        chunk, letters = list[Any](), 0
-        for example in examples:
-            chunk += self.parts(example, tokenizer, facts)
-            letters += sum(map(len, self.texts(example)))
-            if len(chunk) >= CHUNK or letters > CHUNK_LETTERS:
-                yield from self.encode(chunk, tokenizer, facts)
-                chunk, letters = [], 0
-        yield from self.encode(chunk, tokenizer, facts) if chunk else ()
+        for chunk in chunked(examples, self.texts):
+            read = [part for example in chunk for part in self.parts(example, tokenizer, facts)]
+            yield from self.encode(read, tokenizer, facts) if read else ()
 
     @property
     def longest(self) -> tuple[int, ...]:
@@ -221,8 +217,12 @@ class Task:
     def check(self, rows: Rows, asked: Objective) -> None:
         """Refuse rows of which the objective cannot be asked."""
 
+    def tallies(self) -> dict[str, Counter[str]]:
+        """`counts`, by the name of the part where a task has several."""
+        return {"": self.counts}
+
     def remarks(self) -> list[str]:
-        """What people should know of the rows that were encoded."""
+        """What people should know of the rows that were encoded, by `counts`."""
         return []
 
     def about(self, corpus: Corpus) -> About:

@@ -181,12 +181,16 @@ class Translate(OnEncoderDecoder):
 
     def evaluate(self, loaded: Loaded, examples: Sequence[Pair], **how: Any) -> Tree:
         """BLEU of the translations, and its signature."""
-        found = scores(self.open(loaded, engine="lean"), examples, **how)
+        found = scores(self.open(loaded, engine="float32"), examples, **how)
         return {"bleu": found.bleu, "bleu_signature": found.bleu_signature}
 
     def timed(self, loaded: Loaded, examples: Sequence[Pair], **how: Any) -> Tree:
         """Target tokens a second, from text to text: the median of several rounds."""
-        translator, sources, speeds = self.open(loaded, engine="lean"), [pair.source for pair in examples[:TIMED]], []
+        translator, sources, speeds = (
+            self.open(loaded, engine="float32"),
+            [pair.source for pair in examples[:TIMED]],
+            [],
+        )
         for _ in range(ROUNDS):
             began = time.perf_counter()
             lines = translator.translate(sources, **how)

@@ -48,3 +48,14 @@ class Frame:
 
 
 ENDS = Frame(("</s>",), ("</s>",), ("</s>",))  # GPT-2, which knows no other special token
+BOTH = Frame(("<s>",), ("</s>",), ("</s>",))  # BERT's paper writes [CLS] A [SEP] B [SEP]
+# By their names, those of the models that the native engine reads with, and whose config.json tells all else.
+FRAMES = {
+    "bert": BOTH,
+    "ernie2": BOTH,
+    "unilm": BOTH,
+    "roberta": Frame(("<s>",), ("</s>", "</s>"), ("</s>",)),
+    "gpt": Frame(("<s>",), ("<sep>",), ("<cls>",)),
+    "gpt2": ENDS,
+    "transformer_encoder": ENDS,
+}

@@ -12,6 +12,7 @@ from qkv.tasks.corpus import Part, are_files, is_given
 
 NAMES: Any = str | os.PathLike  # of a file
 Section = Mapping[str, Any]  # of settings, as a recipe has it
+MOST_WORKERS = 256
 
 
 class AlsoGiven(TypedDict, total=False):
@@ -85,9 +86,13 @@ def with_limits(training: Section | None, **limits: float | None) -> Tree:
     return {**(training or {}), **{name: value for name, value in limits.items() if value is not None}}
 
 
-def check_call(out: Any, on_event: Any) -> None:
-    """Where to write is a name, and who listens can be called."""
+def check_call(out: Any, on_event: Any, workers: Any) -> None:
+    """Where to write is a name, who listens can be called, and processes are a number."""
     if not isinstance(out, NAMES):
         raise InputError(f"out is {out!r:.60}; give the name of a folder, out='model'")
     if on_event is not None and not callable(on_event):
         raise InputError(f"on_event is {on_event!r:.60}; give a function of one record, which may return True to stop")
+    if not isinstance(workers, int) or not 1 <= workers <= MOST_WORKERS:
+        raise InputError(
+            f"workers is {workers!r:.60}; give the number of processes that encode a corpus, 1 to {MOST_WORKERS}"
+        )

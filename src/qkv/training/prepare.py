@@ -152,10 +152,12 @@ def drawn(task: Task, settings: Settings, facts: About, tokenizer: Tokenizer) ->
     return model, heads
 
 
-def write(place: Path, task: Task, survey: Survey, tokenizer: Tokenizer, facts: About, display: Display) -> Corpus:
+def write(
+    place: Path, task: Task, survey: Survey, tokenizer: Tokenizer, facts: About, display: Display, workers: int = 1
+) -> Corpus:
     """Encode everything, and say what was left out."""
     with display.counting("encoding", len(survey.train), task.unit) as tick:
-        corpus = Corpus.write(place, task, survey, tokenizer, facts, tick)
+        corpus = Corpus.write(place, task, survey, tokenizer, facts, tick, workers)
     for which, written in (("", corpus.train.written), ("validation: ", corpus.valid.written)):
         if written.duplicates:
             display.say(f"  {which}{count_of(written.duplicates, task.unit)} repeated another one exactly: dropped")

@@ -28,6 +28,7 @@ from qkv.training import budget, checkpoint, going_on, prepare
 from qkv.training.given import AlsoGiven, Section, check_call, sorted_out, with_limits
 from qkv.training.groups import Group, parted
 from qkv.training.optimizers import freeze
+from qkv.training.pace import of_validation
 from qkv.training.ranks import ALONE, Ranks, joined
 from qkv.training.settings import Settings, asked_for, check, modern, paths, task_for, task_of
 from qkv.training.telling import OnEvent, Teller
@@ -63,7 +64,7 @@ def train(
     recipe: str | Path | None = None, minutes: float | None = None, epochs: float | None = None,
     steps: int | None = None, architecture: str = "", objective: str | Section = "", data: Section | None = None,
     model: Section | None = None, training: Section | None = None, on_event: OnEvent | None = None,
-    restart: bool = False, quiet: bool = False, **given: Unpack[AlsoGiven],
+    restart: bool = False, quiet: bool = False, workers: int = 1, **given: Unpack[AlsoGiven],
 ) -> Trained:  # fmt: skip
     """Train a model of a task on files, or on examples in memory; the same call again goes on where it stopped.
 
@@ -74,8 +75,9 @@ def train(
     Examples have the name of their shape (pairs, texts, labelled ..). `data`, `model`, `objective` and `training` are
     sections of a recipe. `on_event` sees each record of the log as it is made, every step, every validation: {"event":
     "train", "step": 7, "loss": 5.1, ..}; if it returns True, the run ends there, validated and saved as by a limit.
+    `workers` is the number of processes that encode a large corpus.
     """
-    check_call(out, on_event)
+    check_call(out, on_event, workers)
     own: Tree = {"source": source, "target": target, "architecture": architecture, "objective": objective, "data": data}
     own |= {"model": model, "training": with_limits(training, minutes=minutes, epochs=epochs, steps=steps)}
     own |= {"start": str(start) if start else ""}
@@ -89,7 +91,9 @@ def train(
             asked["task"], why = task_for(paths(asked["train"]), asked)
             display.say(why) if why else None
         with alone_in(Path(out)) if ranks.is_first else nullcontext():
-            run = Run(Path(out), asked, display, restart=restart, where=where, memory=memory, ranks=ranks)
+            run = Run(
+                Path(out), asked, display, restart=restart, where=where, memory=memory, ranks=ranks, workers=workers
+            )
             return run.go(on_event)
 
 
@@ -114,10 +118,10 @@ class Run:
 
     def __init__(
         self, out: Path, asked: Tree, display: Display, *, restart: bool, where: str, memory: Mapping[str, Part],
-        ranks: Ranks = ALONE,
+        ranks: Ranks = ALONE, workers: int = 1,
     ) -> None:  # fmt: skip
         self.out, self.asked, self.display, self.say, self.where = out, dict(asked), display, display.say, where
-        self.folder, self.memory, self.ranks = RunFolder(out), memory, ranks
+        self.folder, self.memory, self.ranks, self.workers = RunFolder(out), memory, ranks, workers
         self.starts: list[Loaded] = []  # the models to begin with
         if not ranks.is_first:
             return
@@ -156,7 +160,8 @@ class Run:
         pace = trainer.probe() if self.ranks.is_first or shares else 0.0
         with checkpoint.explained(self.out):
             if self.ranks.is_first:
-                teller.announce(trainer, task.counted(corpus), went_on, pace, valid.count(0))
+                validation = of_validation(trainer, task, loaded, corpus, pace)
+                teller.announce(trainer, task.counted(corpus), went_on, pace, validation)
                 with teller.listening():
                     stopped = trainer.run()
                 teller.summary(stopped)
@@ -236,7 +241,7 @@ class Run:
         facts = task.bounded(facts, settings.model)
         model = self.built(task, settings, facts, tokenizer)
         with checkpoint.explained(self.out):
-            corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display)
+            corpus = prepare.write(self.out / NEW, task, survey, tokenizer, facts, self.display, self.workers)
             try:  # so that nothing is lost by what cannot be read or asked
                 prepare.check_asked(task, corpus, model, settings)
                 if budget.is_by_time(settings):

@@ -1,23 +1,24 @@
 """Writing a model's file for the native engine; native/file.cpp says how it is laid out, and reads it."""
 
+import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from struct import Struct
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qkv.engines.blocks import LeanEncoder, has_standard_parts
-from qkv.engines.lean import memory_product
-from qkv.engines.products import Product, joined, quantised
+from qkv.attention import MultiHead, Soft
+from qkv.engines.native.library import Native
 from qkv.errors import InputError
 from qkv.files import write_with
-from qkv.layers import Embedding, Stack
+from qkv.layers import Block, Embedding, GatedFeedForward, Stack
 from qkv.models import GPT2, Bert, Ernie2, Model, Transformer, TransformerEncoder
-from qkv.positions import Learned, Places
+from qkv.positions import Learned, Places, Position
 
 MAGIC, VERSION = b"QKVMODEL", 2
 HEADER = Struct("<8sIIQQ10If32sI16x")  # native/file.cpp, struct Header
@@ -33,13 +34,39 @@ PARTS = (
 )  # fmt: skip
 LANES, COLUMNS, QUAD = 16, 64, 4  # widths are rounded up to 16; weights stand in groups of 64 rows, and of 4 columns
 
+LEVELS = 127  # of a weight in 8 bits, on each side of 0
+
 Array = NDArray[Any]
+Products = dict[str, tuple[Tensor, Tensor | None]]  # weight (out, in) and bias (out) of each, by its name
 
 
-def has_native_form(model: Model) -> bool:
+# -- what a model is made of -------------------------------------------------------------------------------------------
+
+
+def has_native_form(model: nn.Module) -> bool:
     """Whether a model can be read, or searched with, by the native engine."""
-    is_known = isinstance(model, Bert | GPT2 | TransformerEncoder | Transformer) and has_standard_parts(model)
-    return is_known and getattr(model.config, "source_end", True)
+    return isinstance(model, Bert | GPT2 | TransformerEncoder | Transformer) and has_standard_parts(model)
+
+
+def can_write(model: nn.Module) -> TypeGuard[Transformer | GPT2]:
+    """Whether it can be searched with."""
+    return isinstance(model, Transformer | GPT2) and has_standard_parts(model)
+
+
+def has_standard_parts(model: nn.Module) -> bool:
+    """Scaled dot products, layer norms, plain feed-forward networks, plain blocks of them, and positions that touch
+    embeddings alone."""
+    if any(isinstance(module, nn.RMSNorm | GatedFeedForward) for module in model.modules()):
+        return False
+    stacks = [module for module in model.modules() if isinstance(module, Stack)]
+    if any(type(block) is not Block for stack in stacks for block in stack.blocks):
+        return False
+    positions = [type(position) for stack in stacks for position in stack.positions]
+    hooks = ("rotate", "score", "value")
+    attentions = [module.attend for module in model.modules() if isinstance(module, MultiHead)]
+    return all(getattr(kind, hook) is getattr(Position, hook) for kind in positions for hook in hooks) and all(
+        type(attend) is Soft and attend.can_fuse for attend in attentions
+    )
 
 
 def stacks_of(model: Model) -> dict[str, Stack]:
@@ -53,21 +80,55 @@ def stacks_of(model: Model) -> dict[str, Stack]:
     return {name: part for name, part in model.named_children() if isinstance(part, Stack)}
 
 
-class Collected(dict[str, tuple[Tensor, Tensor | None]]):
-    """Takes the place of what makes products, and keeps weight and bias of each that a model has."""
+def blocks_of(model: Model) -> dict[str, Block]:
+    return {
+        f"{name}.{i}": cast(Block, block)
+        for name, stack in stacks_of(model).items()
+        for i, block in enumerate(stack.blocks)
+    }
 
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        for name, stack in stacks_of(model).items():
-            LeanEncoder(name, stack, self, model.config.activation)
-        if isinstance(model, Transformer):
-            memory_product(model, self)
-        if isinstance(model, Transformer | GPT2):
-            joined("vocabulary", self, model.vocabulary if isinstance(model, Transformer) else model.projection)
 
-    def __call__(self, name: str, weight: Tensor, bias: Tensor | None, activation: str) -> Product:
-        self[name] = weight, bias
-        return lambda x: x
+def products_of(model: Model) -> Products:
+    """All products: q, k and v are one, with 1 / sqrt(K) in the weights of q, and so are k and v of a source for all
+    layers of a decoder."""
+    found, memory = Products(), list[nn.Linear]()
+    for name, block in blocks_of(model).items():
+        own, by = block.attention, model.config.head_width**-0.5
+        found[f"{name}.qkv"] = joined(own.query, own.key, own.value, by=by)
+        found[f"{name}.output"] = joined(own.output)
+        found[f"{name}.expand"] = joined(block.feed_forward.expand)
+        found[f"{name}.contract"] = joined(block.feed_forward.contract)
+        if block.has_memory:
+            other = block.memory_attention
+            found[f"{name}.memory_query"] = joined(other.query, by=by)
+            found[f"{name}.memory_output"] = joined(other.output)
+            memory += [other.key, other.value]
+    if memory:
+        found["memory"] = joined(*memory)
+    if isinstance(model, Transformer | GPT2):
+        found["vocabulary"] = joined(model.vocabulary if isinstance(model, Transformer) else model.projection)
+    return found
+
+
+def joined(*linears: Any, by: float = 1.0) -> tuple[Tensor, Tensor | None]:
+    """One product for several projections of the same x, the first of them times `by`."""
+
+    def together(parts: list[Tensor]) -> Tensor:
+        first, *others = parts
+        first = first if by == 1 else first * by
+        return torch.cat([first, *others]) if others else first
+
+    biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
+    return together([linear.weight.detach() for linear in linears]), together(biases) if biases else None
+
+
+def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """W (F, D) -> int8 values (F, D) and a scale for each row (F,), so that values * scale is near W."""
+    scale = weight.abs().amax(dim=1).clamp(min=1e-8) / LEVELS
+    return (weight / scale[:, None]).round().to(torch.int8), scale
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
 
 
 class Writer:
@@ -126,7 +187,7 @@ class Writer:
         self.put(128 * values.sum(axis=1, dtype=np.int64), np.int32)
         self.put(wide(inverse, LANES))
 
-    def stack(self, name: str, stack: Stack, products: Collected) -> None:
+    def stack(self, name: str, stack: Stack, products: Products) -> None:
         """Norms and blocks."""
         if has_norm(stack):
             self.norm(stack.norm_inputs)
@@ -141,7 +202,7 @@ class Writer:
 
     def file(self, made_of: str) -> bytearray:
         """The whole file, of weights with that SHA-256."""
-        model, c, products = self.model, self.model.config, Collected(self.model)
+        model, c, products = self.model, self.model.config, products_of(self.model)
         (name, reader), *others = stacks_of(model).items()
         writes, is_one = "vocabulary" in products, False
         tables = inputs(model, table_of(model), reader)
@@ -177,7 +238,7 @@ def numbers(x: Tensor) -> Array:
 
 def wide(x: Array, to: int) -> Array:
     """The last dimension rounded up to a multiple, with zeros."""
-    return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % to)])
+    return x if x.shape[-1] % to == 0 else np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % to)])
 
 
 def table_of(model: Any) -> Embedding:
@@ -212,6 +273,21 @@ def write(
     path: Path, model: Model, *, bits: int = 8, smooth: Mapping[str, Tensor] | None = None, made_of: str = ""
 ) -> None:
     """A model's file, in 8 bits, 16 or 32; `smooth` are what inputs of products are divided by in 8 bits (see
-    engines/products.py), `made_of` the SHA-256 of its weights."""
+    engines/quantize.py), `made_of` the SHA-256 of its weights."""
     whole = Writer(model, bits, smooth or {}).file(made_of or "00" * 32)
     write_with(path, lambda temporary: temporary.write_bytes(whole))
+
+
+@torch.no_grad()
+def in_memory(model: Model) -> Native:
+    """The engine on the weights that a model has now, in float32: in a file that has no name and goes with it."""
+    whole, name = Writer(model, 32, {}).file("00" * 32), "the model in float32"
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():  # Linux
+        with os.fdopen(os.memfd_create("qkv"), "wb") as file:
+            file.write(whole)
+            file.flush()
+            return Native(Path(f"/proc/self/fd/{file.fileno()}"), name)
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "model.qkv"
+        path.write_bytes(whole)
+        return Native(path, name)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from qkv import manifest
 from qkv.engines.native.library import Native, is_built, processor
 from qkv.errors import InputError
+from qkv.folder import Loaded
+from qkv.text.frames import FRAMES
 
 if TYPE_CHECKING:
     from qkv.engines.native.asked import Floats
@@ -43,6 +45,20 @@ def native_file(folder: Path) -> Native:
     if made_of(path) != manifest.weights_digest(folder):
         raise InputError(f"{path} was made of other weights; {again}")
     return native
+
+
+def file_of(loaded: Loaded, engine: str) -> Native | None:
+    """The file that is enough to read by, with no model: where an engine of that name takes it, the folder tells all
+    else, and its files are as they were written. If not, the model says what is wrong."""
+    if engine not in ("auto", "int8") or loaded.folder is None or loaded.is_built or loaded.device != "cpu":
+        return None
+    told = loaded.architecture in FRAMES and loaded.size
+    if not told or not has_fast_bytes(loaded.folder) or manifest.changed(loaded.folder):
+        return None
+    try:
+        return native_file(loaded.folder)
+    except InputError:
+        return None
 
 
 def threads() -> int:

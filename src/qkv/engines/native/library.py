@@ -94,15 +94,16 @@ def multiply(rounds: int) -> int:
 class Native:
     """A model file that is open. Several threads may read at once; each call may have threads of its own."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, name: str = "") -> None:
+        """`name` is what errors call it, if not by its path."""
+        self.path, self.name = path, name or path.name
         if not is_built():
             raise InputError(f"{NOT_BUILT}; install one and qkv again, or use another engine")
         error = ctypes.create_string_buffer(ERROR)
         self.processor = processor()
         self.handle = library().qkv_open(os.fsencode(path), held(), error, ERROR)
         if not self.handle:
-            raise InputError(f"{path} cannot be used: {error.value.decode(errors='replace')}")
+            raise InputError(f"{name or path} cannot be used: {error.value.decode(errors='replace')}")
         sizes = room("i", 5)
         library().qkv_sizes(self.handle, sizes.buffer_info()[0])
         # D of a vector; tokens of a text at most; heads; layers of a decoder that look at a source; bits of a weight
@@ -127,7 +128,7 @@ class Native:
             self.handle, len(lengths), len(ids), *pointers, POOLS.index(pool), threads, out.ctypes.data, error, ERROR
         )
         if failed:
-            raise InputError(f"{self.path.name} cannot read this: {error.value.decode(errors='replace')}")
+            raise InputError(f"{self.name} cannot read this: {error.value.decode(errors='replace')}")
         return out
 
     def search(
@@ -138,7 +139,7 @@ class Native:
         asked = NativeAsked(sources, limits, samples=samples, beam=beam, **how)
         error = ctypes.create_string_buffer(ERROR)
         if library().qkv_search(self.handle, ctypes.byref(asked.struct), error, ERROR):
-            raise InputError(f"{self.path.name} cannot write on from this: {error.value.decode(errors='replace')}")
+            raise InputError(f"{self.name} cannot write on from this: {error.value.decode(errors='replace')}")
         return asked.found()
 
     def stream(
@@ -156,7 +157,7 @@ class Native:
                     rows, tokens = (row[:count] for row in out)
                     yield NativeStep(rows, tokens, asked.ended(rows))
             if count < 0:
-                raise InputError(f"{self.path.name} cannot write on from this: {error.value.decode(errors='replace')}")
+                raise InputError(f"{self.name} cannot write on from this: {error.value.decode(errors='replace')}")
         finally:
             library().qkv_end(handle)
 
@@ -179,6 +180,6 @@ class Native:
         )  # fmt: skip
         error = ctypes.create_string_buffer(ERROR)
         if library().qkv_attend(self.handle, ctypes.byref(asked), error, ERROR):
-            raise InputError(f"{self.path.name} cannot look at this: {error.value.decode(errors='replace')}")
+            raise InputError(f"{self.name} cannot look at this: {error.value.decode(errors='replace')}")
         parts = np.split(out, np.cumsum([prod(shape) for shape in shapes])[:-1])
         return [part.reshape(shape).transpose(1, 0, 2) for part, shape in zip(parts, shapes, strict=True)]

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from qkv.decoding.draws import RowNumber, uniform
-from qkv.decoding.engine import Search, Spread, Work
+from qkv.decoding.engine import Search
 from qkv.decoding.hypothesis import NEVER, Ends, Hypothesis, NextTokens, over
 from qkv.engines.native.kept import threads
 from qkv.engines.native.library import Native
@@ -21,37 +21,42 @@ ENDS: tuple[Ends, ...] = ("forced", "cut", "never")  # native/search.h, enum End
 
 
 class NativeWriter:
-    """The same searches as `Plain`, whose parts they are tested against; in 8 bits, in 16, or in float32 for tests.
+    """The same searches as `Plain`, whose parts they are tested against; in 8 bits, in 16, or in float32.
 
     What is found for a text depends on nothing but the text, to the last bit of its score.
     """
 
     def __init__(
-        self, model: "Model | None", native: Native, other: "Callable[[], Plain] | None" = None,
-        *, has_prompts: bool = False,
+        self, loaded: "Callable[[], Model]", native: Native, *, has_prompts: bool, source_end: bool = True,
+        workers: int = 0,
     ) -> None:  # fmt: skip
-        """`other` opens what does the rest, when there is some: sources that have no place in the file.
+        """The file is enough: the model itself, which `loaded` gives, does the rest, sources that have no place in it.
 
-        The file is enough, and no model need be there; then `has_prompts` says whether it goes on from prompts.
+        `has_prompts`: it goes on from them, and does not translate; `source_end`: a source is read with its end;
+        `workers` are threads, and 0 stands for as many as torch takes.
         """
-        if model is not None:
-            from qkv.decoding.plain import Plain
+        self.name, self.loaded, self.native, self.workers = NAMES[native.bits], loaded, native, workers
+        self.has_prompts, self.source_end = has_prompts, source_end
 
-            plain = Plain(model)
-            other, has_prompts = other or (lambda: plain), plain.has_prompts
-        assert other is not None
-        self.name, self.model, self.native = NAMES[native.bits], model, native
-        self.open_other, self.has_prompts = other, has_prompts
+    @classmethod
+    def of(cls, model: "Model", native: Native, workers: int = 0) -> Self:
+        """... of a model that is there."""
+        from qkv.models import CausalBackbone
+
+        has_prompts, source_end = isinstance(model, CausalBackbone), bool(getattr(model.config, "source_end", True))
+        return cls(lambda: model, native, has_prompts=has_prompts, source_end=source_end, workers=workers)
 
     @cached_property
-    def other(self) -> "Plain":
-        return self.open_other()
+    def plain(self) -> "Plain":
+        from qkv.decoding.plain import Plain
+
+        return Plain(self.loaded())
 
     def decode(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
-        if not self.has_room(sources, limits):
-            return self.other.decode(sources, limits, how, rows)
+        if not self.has_room(sources, limits) or how.repetition_penalty != 1:
+            return self.plain.decode(sources, limits, how, rows)
         beam = 1 if how.sampling else how.beam
         found = self.native.search(beam=beam, **self.asked(sources, limits, how, rows))
         return [self.ranked(*one, how) for one in zip(found, limits, strict=True)]
@@ -60,8 +65,8 @@ class NativeWriter:
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> Iterator[NextTokens]:
         """What `decode` gives, greedy or drawn, a token of each text at a time."""
-        if not self.has_room(sources, limits):
-            yield from self.other.stream(sources, limits, how, rows)
+        if not self.has_room(sources, limits) or how.repetition_penalty != 1:
+            yield from self.plain.stream(sources, limits, how, rows)
             return
         for numbers, tokens, done in self.native.stream(**self.asked(sources, limits, how, rows)):
             yield NextTokens(numbers, tokens, {
@@ -80,14 +85,14 @@ class NativeWriter:
             more |= {"numbers": numbers.reshape(len(sources), how.n_best, -1), "samples": how.n_best}
             more |= {"temperature": how.temperature, "top_k": how.top_k, "top_p": how.top_p}
         return {
-            "sources": sources if self.has_prompts else [[*ids, EOS] for ids in sources], "limits": limits,
+            "sources": sources if self.has_prompts else self.read(sources), "limits": limits,
             "first": BOS, "end": EOS, "never": NEVER, "prefix": how.prefix, "lists": self.lists(sources, how.prefix),
-            "threads": threads(), **more,
+            "threads": self.workers or threads(), **more,
         }  # fmt: skip
 
-    def spread(self, work: Work, count: int) -> Spread | None:
-        """It has threads of its own."""
-        return None
+    def read(self, sources: list[list[int]]) -> list[list[int]]:
+        """As the encoder reads them."""
+        return [[*ids, EOS] for ids in sources] if self.source_end else sources
 
     def lists(self, sources: list[list[int]], prefix: Sequence[int] = ()) -> Sequence[Sequence[int]] | None:
         """The tokens that the translation of each may use, if not all."""
@@ -101,12 +106,19 @@ class NativeWriter:
     def attention(self, sources: list[list[int]], targets: list[list[int]], layer: int) -> "list[Floats]":
         """How much each head of a layer of the decoder, counted from 0, looks at each source token and its end, before
         it writes each target token and the end: (H, T + 1, S + 1) for each pair of ids without ends."""
-        read, written = [[*ids, EOS] for ids in sources], [[BOS, *ids] for ids in targets]
-        return self.native.attention(read, written, layer, threads=threads())
+        read, written = self.read(sources), [[BOS, *ids] for ids in targets]
+        found = self.native.attention(read, written, layer, threads=self.workers or threads())
+        if self.source_end:
+            return found
+        import numpy as np
+
+        # Nobody looks at an end that is not read.
+        return [np.pad(weights, ((0, 0), (0, 0), (0, 1))) for weights in found]
 
     def has_room(self, sources: list[list[int]], limits: list[int]) -> bool:
         """Whether all that is read and written has a place in the model's file; after prompts, texts slide."""
-        return self.has_prompts or max(max(len(ids) + 1 for ids in sources), *limits) <= self.native.places
+        longest = max(max(len(ids) + 1 for ids in sources), *limits)
+        return self.has_prompts or (longest <= self.native.places and (self.source_end or all(sources)))
 
     def ranked(self, found: "NativeFound", limit: int, how: Search) -> list[Hypothesis]:
         """The n best, by log p and the length penalty of a beam."""
