@@ -30,8 +30,8 @@ A process that has imported torch and all commands holds 0.3 GB before it is giv
 need not end, are asked to end after 4 seconds."""
 OF_FLIPS = """
 Harmless is what gives the same output to the last bit: of a model its translations, scores and alignments by every
-engine that has a file in the folder; of a run that goes on, its weights at the end. Not tried are the log and the
-curves of a run, which are written for people and which nothing is computed from."""
+engine that has a file in the folder; of a run that goes on, its weights at the end and the files beside them. Not tried
+are the log and the curves of a run, which are written for people and which nothing is computed from."""
 
 
 def main(place: Path) -> None:

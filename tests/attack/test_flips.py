@@ -2,7 +2,7 @@
 
 Seen is what is refused in a sentence, or told on standard error. Harmless is what gives the same output: of a model
 folder its translations with their scores and alignments, in float32, in 8 bits and with a shortlist, and the verdict of
-`qkv check`; of a run that goes on, the weights that it ends with.
+`qkv check`; of a run that goes on, the weights that it ends with and the files beside them.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from processes import CONTEXT
 from qkv.cli import main
 from qkv.errors import InputError
 from qkv.files import digest
+from qkv.folder.loaded import FILES
 
 pytestmark = pytest.mark.attack
 TEXTS = ["red green blue", "moon"]
@@ -66,14 +67,14 @@ def asked_of_a_model(place: Path) -> dict[str, object]:
 
 
 def asked_of_a_run(place: Path) -> dict[str, object]:
-    """The weights of the run after two more steps."""
+    """The weights of the run after two more steps, and what is told of them."""
 
-    def weights() -> str:
+    def ended() -> list[str]:
         go_on(place.parent / "pairs.tsv", place, 6)
         qkv.load(place, engine="lean")
-        return digest(place / "model.safetensors")
+        return [digest(place / name) for name in ("model.safetensors", *FILES)]
 
-    return {"goes on": answer(weights, SAID_OF_A_RUN)}
+    return {"goes on": answer(ended, SAID_OF_A_RUN)}
 
 
 SAID_OF_A_RUN = ("damaged", "was not made")  # beside the progress that every run tells

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from attack.harness import SEED, count, record, run
+from attack.models import save_models
 from attack.test_commands import RECIPE, SMALL
 from kit import some_pairs, write_tsv
 from processes import CONTEXT
@@ -28,8 +29,8 @@ KINDS: dict[str, list[str]] = {
     "prepare": [*TRAIN, "--steps", "1"],
     "ranks": [*TRAIN, "--ranks", "2"],
     "compare": ["compare", "tiny.toml", "--vary=position=none,learned", "--beam", "1", "--out", "out"],
-    "quantize": ["quantize", "model"],
-    "export": ["export", "model", "--to", "huggingface", "--out", "out"],
+    "quantize": ["quantize", "bert", "--valid", "pairs.tsv"],
+    "export": ["export", "bert", "--to", "huggingface", "out", "--check", "pairs.tsv"],
 }
 WRITTEN = (".safetensors", ".qkv", ".toml")  # what a killed command must end with, checkpoints too
 
@@ -41,8 +42,8 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_tsv(place / "pairs.tsv", some_pairs(400))
     settings = {**SMALL, "training.steps": STEPS, "training.checkpoint_steps": 3, "training.accumulate": 2}
     (place / "tiny.toml").write_text(RECIPE + "".join(f"{name} = {value}\n" for name, value in settings.items()))
+    save_models(place)
     assert finish(start(place, "model", *TRAIN[:-1], "model")) == 0, (place / "model.said").read_text()
-    (place / "model" / "int8.qkv").unlink(missing_ok=True)
     return place
 
 
@@ -101,7 +102,8 @@ def test_killed_at_any_moment(kind: str, ground: Path, tmp_path: Path) -> None:
             process.join()
             fault = "" if waits(lambda session=process.pid: not left_of(session)) else "runs on"  # type: ignore[misc]
             try:
-                folder.load(place / "model")
+                for name in ("model", "bert"):
+                    folder.load(place / name)
             except ValueError as error:
                 fault = str(error)
             if is_killed:

@@ -165,6 +165,8 @@ def explain(
     from qkv.look import page
     from qkv.look.steps import worked_example
 
+    if output is not None:
+        page.check_ending(output)  # before a model is asked, which takes a while
     if model is None:
         if text != EXAMPLE:
             raise InputError(f'the worked example is "{EXAMPLE}"; for another sentence give a trained --model')

@@ -117,7 +117,10 @@ def shades(step: Step) -> list[list[tuple[str, str]]]:
 
 def save(steps: list[Step], path: Path, title: str) -> Path:
     """Write an .html page or an .svg picture."""
-    kind = path.suffix.lower()
-    if kind not in (".html", ".svg"):
+    return write_file(path, page(steps, title) if check_ending(path) == ".html" else picture(steps))
+
+
+def check_ending(path: Path) -> str:
+    if (kind := path.suffix.lower()) not in (".html", ".svg"):
         raise InputError(f"{path} is neither .html nor .svg; name the explanation's file with one of these endings")
-    return write_file(path, page(steps, title) if kind == ".html" else picture(steps))
+    return kind

@@ -3,7 +3,7 @@
 import asyncio
 import ipaddress
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -14,61 +14,63 @@ from qkv.serving.limits import Limits, Refusal
 LOCAL = "localhost"
 
 
+class Bounded(H11Protocol):
+    """uvicorn's own waits for the end of headers, and for a client to read, as long as that likes. This one closes a
+    connection whose headers have not ended in their time, or whose answer nobody reads in its time, and one past the
+    limit at once."""
+
+    limits: ClassVar[Limits]
+    late: asyncio.TimerHandle | None = None
+    unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            transport.close()
+        else:
+            self.watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self.watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.watch(is_over=True)
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        """A client that does not read the answer has as long as the answer may take."""
+        super().pause_writing()
+        self.unread = self.loop.call_later(self.limits.seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.unread is not None:
+            self.unread.cancel()
+
+    def watch(self, *, is_over: bool = False) -> None:
+        """Time runs while there is no request to answer."""
+        is_waiting = not is_over and (self.cycle is None or self.cycle.response_complete)
+        if is_waiting and self.late is None:
+            self.late = self.loop.call_later(self.limits.header_seconds, self.end)
+        elif not is_waiting and self.late is not None:
+            self.late.cancel()
+            self.late = None
+
+    def end(self) -> None:
+        """What is still to be sent has its time, too."""
+        self.transport.close()
+        self.unread = self.loop.call_later(self.limits.seconds, self.transport.abort)
+
+
 def protocol(limits: Limits) -> type[H11Protocol]:
-    """uvicorn's own, which by itself waits for the end of headers as long as a client likes."""
-
-    class Bounded(H11Protocol):
-        """Closes a connection whose headers have not ended in their time, or whose answer nobody reads in its time, and
-        one past the limit at once."""
-
-        late: asyncio.TimerHandle | None = None
-        unread: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            if len(self.connections) > limits.connections:
-                transport.close()
-            else:
-                self.watch()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self.watch()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self.watch()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            self.watch(is_over=True)
-            self.resume_writing()
-
-        def pause_writing(self) -> None:
-            """A client that asks and does not read the answer has as long as the answer may take."""
-            super().pause_writing()
-            self.unread = self.loop.call_later(limits.seconds, self.transport.abort)
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            if self.unread is not None:
-                self.unread.cancel()
-
-        def end(self) -> None:
-            """What is still to be sent has its time, too."""
-            self.transport.close()
-            self.unread = self.loop.call_later(limits.seconds, self.transport.abort)
-
-        def watch(self, *, is_over: bool = False) -> None:
-            """Time runs while there is no request to answer."""
-            is_waiting = not is_over and (self.cycle is None or self.cycle.response_complete)
-            if is_waiting and self.late is None:
-                self.late = self.loop.call_later(limits.header_seconds, self.end)
-            elif not is_waiting and self.late is not None:
-                self.late.cancel()
-                self.late = None
-
-    return Bounded
+    """The protocol of a server with these limits."""
+    return type("Limited", (Bounded,), {"limits": limits})
 
 
 def check_site(request: Request, key: str, origins: Sequence[str], *, is_local: bool) -> None:
