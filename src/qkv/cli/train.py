@@ -68,12 +68,15 @@ else:
     TrainingFlags = flags(settings("qkv.training", "TrainingConfig"), "training")
 
 
+Workers = Annotated[int | None, Parameter(group=Group("Large corpora", help_formatter=sections))]
+
+
 def train(
     *files: Path, from_: From = "", to: To = "", valid: Files = None, test: Files = None,
     start: Path | None = None, out: Path = Path("model"), recipe: str | None = None,
     task: Task | None = None, architecture: Architecture | None = None,
     minutes: float | None = None, epochs: float | None = None, steps: int | None = None, seed: int | None = None,
-    device: str | None = None, ranks: int = 1, workers: int | None = None, restart: Restart = False,
+    device: str | None = None, ranks: int = 1, workers: Workers = None, restart: Restart = False,
     model: ModelFlags | None = None, data: DataFlags | None = None, objective: ObjectiveFlags | None = None,
     objective_text: Annotated[str | None, Parameter(show=False)] = None, training: TrainingFlags | None = None,
 ) -> int:  # fmt: skip
