@@ -59,9 +59,9 @@ def asked_of_a_model(place: Path) -> dict[str, object]:
         engine: lambda engine=engine: [  # type: ignore[misc]
             (one.text, one.score) for one in qkv.load(place, engine=engine).translate(TEXTS, beam=1)
         ]
-        for engine in ("auto", "lean", "int8", "lean+shortlist")
+        for engine in ("auto", "float32", "int8", "float32+shortlist")
     }
-    ways["align"] = lambda: qkv.load(place, engine="lean").align(TEXTS, [text[::-1] for text in TEXTS])
+    ways["align"] = lambda: qkv.load(place, engine="float32").align(TEXTS, [text[::-1] for text in TEXTS])
     ways["check"] = lambda: run("check", str(place))
     return {name: answer(way) for name, way in ways.items()}
 
@@ -71,7 +71,7 @@ def asked_of_a_run(place: Path) -> dict[str, object]:
 
     def ended() -> list[str]:
         go_on(place.parent / "pairs.tsv", place, 6)
-        qkv.load(place, engine="lean")
+        qkv.load(place, engine="float32")
         return [digest(place / name) for name in ("model.safetensors", *FILES)]
 
     return {"goes on": answer(ended, SAID_OF_A_RUN)}
