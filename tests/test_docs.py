@@ -183,7 +183,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-LINKED = [*DOCS.rglob("*.md"), DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md"]
+LINKED = [*DOCS.rglob("*.md"), *(DOCS.parent / name for name in ("README.md", "README.zh.md", "CONTRIBUTING.md"))]
 
 
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(DOCS.parent)))

@@ -6,6 +6,7 @@ import io
 import re
 import shlex
 import sys
+import tokenize
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,9 @@ def test_every_recipe_says_where_its_data_comes_from(path: Path) -> None:
 # -- the README ------------------------------------------------------------------------------------------------------
 
 
+READMES = ("README.md", "README.zh.md")
+
+
 def readme_commands(first: str) -> list[str]:
     """The lines of README.md's ```sh blocks that begin with this word, without their comments, in their order."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -235,3 +239,42 @@ def test_the_readmes_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 cli.main()
         assert stopped.value.code == 0, f"{command}\n{told.getvalue()}"
     assert (tmp_path / "model" / "model.safetensors").exists()
+
+
+def blocks(readme: str, language: str = "") -> list[str]:
+    text = (ROOT / readme).read_text(encoding="utf-8")
+    return [
+        code for kind, code in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if kind == language
+    ]
+
+
+def without_comments(code: str) -> list[str]:
+    """The tokens of Python or of a shell's lines, but for what is said behind #."""
+    tokens = (one for one in tokenize.generate_tokens(io.StringIO(code).readline) if one.type != tokenize.COMMENT)
+    return [one.string for one in tokens if one.string.strip()]
+
+
+def test_the_chinese_readme_has_the_same_commands_and_code() -> None:
+    """So that what runs of the one runs of the other; what is said beside it is in Chinese."""
+    english, chinese = ([line for block in blocks(name, "sh") for line in block.splitlines()] for name in READMES)
+    assert [shlex.split(line, comments=True) for line in english] == [
+        shlex.split(line, comments=True) for line in chinese
+    ]
+    ours, theirs = ([without_comments(block) for block in blocks(name, "python")] for name in READMES)
+    assert ours == theirs
+    said, run, tree = blocks("README.md")
+    said_there, run_there, tree_there = blocks("README.zh.md")
+    assert (said, run) == (said_there, run_there)
+    assert [line.split()[0] for line in tree.splitlines()] == [line.split()[0] for line in tree_there.splitlines()]
+    headings = [re.findall(r"^## (.*)$", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE) for name in READMES]
+    assert len(headings[0]) == len(headings[1])
+    assert all(re.search(r"[\u4e00-\u9fff]", heading) for heading in headings[1])
+
+
+@pytest.mark.parametrize("page", ["docs/quick-start.md", "docs/zh/quick-start.md"])
+def test_the_quick_start_has_commands_of_the_readme(page: str) -> None:
+    """Which are run, above."""
+    known = {*readme_commands("qkv"), *readme_commands("make")}
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    assert len(lines) == 7
+    assert known.issuperset(shlex.join(shlex.split(line)) for line in lines)

@@ -7,6 +7,7 @@ from qkv.errors import InputError
 from qkv.files import digest, read_json, write_json
 
 NAME = "manifest.json"
+UNKNOWN = f"there is no {NAME}, so that a file that has changed would not be seen"
 
 
 def seal(folder: Path, names: Iterable[str]) -> None:

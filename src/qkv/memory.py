@@ -34,6 +34,16 @@ def all_memory() -> int:
         return 2**63
 
 
+def address_space() -> int:
+    """Bytes that this process may map, as `ulimit -v` sets them; a very large number where there is no such limit."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 2**63
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return 2**63 if most == resource.RLIM_INFINITY else most
+
+
 def keep_freed_memory() -> None:
     """Tell glibc to use freed memory again instead of giving it back: each step of a model needs the same large blocks.
 

@@ -1,5 +1,10 @@
-"""A command of qkv in a process of its own, watched: how it ended, what it said, how long it took, how much it held."""
+"""A command of qkv in a process of its own, watched: how it ended, what it said, how long it took, how much it held.
 
+How much `make attack` tries is set by the environment: QKV_ATTACK=short is a hundredth of everything, a minute or two
+in all; QKV_ATTACK_FLIPS=50 sets one count. What was found goes to a file for each part in QKV_ATTACK_TABLE.
+"""
+
+import json
 import os
 import signal
 import sys
@@ -8,11 +13,35 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from processes import CONTEXT
+from processes import CONTEXT, PRELOADED
+from qkv.cli import MODULES
 
 SECONDS = 20.0  # within which a command ends on a busy machine, whatever it is given
 BYTES = 2**31  # that no command may hold
+COUNTS = {"inputs": 1000, "flips": 1000, "kills": 100, "requests": 100_000, "slow": 500, "load_seconds": 1200}
+LEAST = {"inputs": 60, "flips": 60, "kills": 8, "requests": 1000, "slow": 60, "load_seconds": 12}  # of the short form
+SEED = int(os.environ.get("QKV_ATTACK_SEED", "1"))
+TABLE = os.environ.get("QKV_ATTACK_TABLE", "")
+CONTEXT.set_forkserver_preload(
+    [*PRELOADED, *(f"qkv.cli.{name}" for name in MODULES), "qkv.comparing", "qkv.opening", "qkv.training.run"]
+)
+
+
+def count(part: str) -> int:
+    """How many of a part are tried."""
+    is_short = os.environ.get("QKV_ATTACK") == "short"
+    return int(os.environ.get(f"QKV_ATTACK_{part.upper()}", (LEAST if is_short else COUNTS)[part]))
+
+
+def record(part: str, *rows: dict[str, Any]) -> None:
+    """Keep what was found of a part for the table: each row has at least what was `given` and the `fault`, or none."""
+    if TABLE:
+        path = Path(TABLE, f"{part}.jsonl")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 @dataclass(frozen=True)
@@ -47,18 +76,23 @@ class Verdict:
         return f"{self.code} {self.seconds:5.1f} s {self.peak / 2**20:6,.0f} MB  {' '.join(self.given)[:90]!r}: {told}"
 
 
-def attack(place: Path, *given: str, seconds: float = SECONDS, stdin: str = "/dev/null") -> Verdict:
-    """Run a command in `place`, for so long at most."""
+def attack(
+    place: Path, *given: str, seconds: float = SECONDS, stdin: str = "/dev/null", asked: float | None = None
+) -> Verdict:
+    """Run a command in `place`, for so long at most; one that need not end by itself is `asked` to, after so long."""
     out, said = place / ".out", place / ".said"
     process = CONTEXT.Process(target=run, args=(place, given, out, said, stdin))
     process.start()
-    began, peak = time.monotonic(), 0
-    while process.is_alive() and time.monotonic() - began < seconds and peak <= 2 * BYTES:
-        process.join(0.05)
+    began, peak, is_asked = time.monotonic(), 0, asked is None
+    while process.is_alive() and (past := time.monotonic() - began) < seconds and peak <= 2 * BYTES:
+        process.join(0.02)
         peak = max(peak, held(process.pid))
+        if asked is not None and not is_asked and past > asked:
+            os.kill(process.pid or 0, signal.SIGINT)
+            is_asked = True
     code = process.exitcode
     if code is None:
-        process.kill()
+        os.killpg(process.pid or 0, signal.SIGKILL)
         process.join()
         code = -signal.SIGKILL if peak > 2 * BYTES else None
     read = [path.read_text(encoding="utf-8", errors="replace") if path.exists() else "" for path in (said, out)]

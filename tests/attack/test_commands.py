@@ -1,10 +1,9 @@
-"""Every command of the table, each new one by itself, with every bad file, bad folder and odd number: `make attack`."""
+"""Every command of the table, each new one by itself, with bad files, bad folders, odd numbers and noise."""
 
 import inspect
-import json
-import os
 import random
 import shutil
+from collections.abc import Iterator
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -12,19 +11,32 @@ from typing import Any
 
 import pytest
 
-from attack.harness import attack
+from attack.harness import SEED, attack, count, record
+from attack.models import save_models
 from attack.test_inputs import FOLDERS, INPUTS
-from kit import save_untrained, tokenizer
+from kit import some_pairs, write_tsv
 from qkv.cli import COMMANDS
 from qkv.models import TransformerConfig
 from qkv.tasks.translation import PairsConfig
 from qkv.training.settings import TrainingConfig
 
 pytestmark = pytest.mark.attack
-WITHOUT_END = {"serve", "demo"}  # with what is right for them; what is wrong for them ends them as it does others
+WITHOUT_END = {"serve", "demo"}  # with what is right for them; they are asked to end after so many seconds
+ASKED = 4.0
+SECONDS = 60.0  # within which a command has ended, training of one step included, on a machine with much else to do
+MODEL = {"generate": "lm", "fill": "bert", "embed": "bert", "predict": "critic", "summarise": "mt"}  # else "mt"
+FILE = {"train": "pairs.tsv", "check": "pairs.tsv", "compare": "tiny.toml", "why": "scale", "picture": "masks"}
+ALSO = {"compare": ["--vary=position=none"], "quantize": ["--output=written"]}
 NUMBERS = ["0", "-1", "1" + "0" * 18, "1" + "0" * 5000, "nan", "-inf", "1e308", "0x10", ""]
 TEXTS = ["/", "..", "-", "--", "/dev/null", "/dev/full", "%n%s", "~", "*", "\u202e", "", " ", "\n", "a" * 300]
-SEED = int(os.environ.get("QKV_ATTACK_SEED", "1"))
+SMALL = {
+    "data.vocab_size": 300, "data.batch_tokens": 400, "data.max_length": 20, "model.d_model": 16, "model.d_ff": 32,
+    "model.n_heads": 2, "model.encoder_layers": 1, "model.decoder_layers": 1, "training.steps": 1,
+    "training.bleu_sentences": 0, "training.threads": 1,
+}  # fmt: skip
+STEP = ["--from=en", "--to=ne", "--restart", *(f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items())]
+SECTIONS: dict[str, Any] = {"model": TransformerConfig, "data": PairsConfig, "training": TrainingConfig}
+RECIPE = 'train = ["pairs.tsv"]\nsource = "en"\ntarget = "ne"\n'
 
 
 def function(command: str) -> inspect.Signature:
@@ -32,34 +44,52 @@ def function(command: str) -> inspect.Signature:
     return inspect.signature(getattr(import_module(f"qkv.cli.{module}"), name))
 
 
-def line(command: str, file: str = "words.txt", model: str = "mt", **flags: str) -> list[str]:
-    """A command line with a file and a model wherever it takes one."""
+def line(command: str, file: str = "", model: str = "", **flags: str) -> list[str]:
+    """A command line with a file and a model wherever it takes one: right ones, unless others are given."""
     given, parameters = [command], function(command).parameters
     if any(parameter.kind is not parameter.KEYWORD_ONLY for parameter in parameters.values()):
-        given.append(file)
-    if "model" in parameters:
-        given += ["--model", model]
-    for name in {"out", "output"} & {*parameters}:
+        given.append(file or FILE.get(command, "mt" if command in ("info", "quantize", "export") else "words.txt"))
+    if "model" in parameters and command != "train":
+        given += ["--model", model or MODEL.get(command, "mt")]
+    for name in {"out", "output"} & {*parameters} - {*flags}:
         given += [f"--{name}", "written"]
-    for name, value in flags.items():
-        given.append(f"--{name.rstrip('_').replace('_', '-')}={value}")
-    return given
+    given += STEP if command == "train" else ALSO.get(command, [])
+    return [*given, *(f"--{name.rstrip('_').replace('_', '-')}={value}" for name, value in flags.items())]
 
 
-def numbers(command: str) -> list[str]:
-    """The flags of a command that are numbers."""
-    return [name for name, parameter in function(command).parameters.items()
-            if parameter.kind is parameter.KEYWORD_ONLY and isinstance(parameter.default, int | float)
-            and not isinstance(parameter.default, bool)]  # fmt: skip
+def noise(rng: random.Random) -> str:
+    ends = [rng.choice([rng.randrange(1, 128), rng.randrange(0x100, 0xD800)]) for _ in range(rng.randrange(1, 40))]
+    return "".join(map(chr, ends))
+
+
+def lines(command: str, rng: random.Random) -> Iterator[list[str]]:
+    """All that is wrong in one place, and some noise."""
+    parameters = function(command).parameters
+    yield from (line(command, file=name) for name in [*INPUTS, "mt", "nowhere.txt", *TEXTS] if name)
+    if "model" in parameters and command != "train":
+        yield from (line(command, model=name) for name in [*(f"bad{i}" for i in range(len(FOLDERS))), "words.txt", "/"])
+    for name, parameter in parameters.items():
+        if parameter.kind is not parameter.KEYWORD_ONLY or name in ("model", "data", "training", "objective"):
+            continue
+        is_number = isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool)
+        some = NUMBERS if is_number else [*TEXTS, *NUMBERS, *INPUTS, "mt", noise(rng)]
+        yield from (line(command, **{name: value}) for value in some)
+    if command == "train":
+        for section, settings in SECTIONS.items():
+            names = [field.name for field in fields(settings) if field.type in (int, float)]
+            yield from (line(command, **{f"{section}.{name}": value}) for name in names for value in NUMBERS)
+    yield from (line(command, file=noise(rng)) for _ in range(20))
+    yield from ([command, f"--{noise(rng)}", noise(rng)] for _ in range(5))
 
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A good model, good files and all that is bad."""
+    """Good models, good files and all that is bad."""
     place = tmp_path_factory.mktemp("ground")
-    save_untrained(place / "mt", "transformer", tokenizer(), {"source": "en", "target": "de"})
+    save_models(place)
     (place / "words.txt").write_text("the cat sat\non the mat\n")
-    (place / "pairs.tsv").write_text("".join(f"the cat {i}\tdie Katze {i}\n" for i in range(40)))
+    (place / "tiny.toml").write_text(RECIPE + "".join(f"{name} = {value}\n" for name, value in SMALL.items()))
+    write_tsv(place / "pairs.tsv", some_pairs(60))
     for name, make in INPUTS.items():
         make(place / name)
     for number, make in enumerate(FOLDERS.values()):
@@ -68,58 +98,18 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def verdicts(ground: Path, lines: list[list[str]]) -> None:
-    """Run each; all that is wrong is told at once, and the counts are kept for the table."""
-    found = [attack(ground, *one, seconds=60) for one in lines]
-    shutil.rmtree(ground / "written", ignore_errors=True)
-    if told := os.environ.get("QKV_ATTACK_TABLE"):
-        with Path(told).open("a") as file:
-            rows: list[dict[str, Any]] = [
-                {"given": " ".join(one.given), "fault": one.fault, "seconds": round(one.seconds, 1), "bytes": one.peak}
-                for one in found
-            ]
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-    assert not (faults := [str(one) for one in found if one.fault]), "\n".join(faults)
-
-
 @pytest.mark.parametrize("command", COMMANDS)
-def test_files_and_folders(command: str, ground: Path) -> None:
-    files = [line(command, file=name) for name in [*INPUTS, "mt", "nowhere.txt"] if command not in WITHOUT_END]
-    numbers = range(len(FOLDERS) if "model" in function(command).parameters else 0)
-    verdicts(ground, [*files, *(line(command, model=f"bad{number}") for number in numbers)])
-
-
-ENDING = [name for name in COMMANDS if name not in WITHOUT_END]
-
-
-@pytest.mark.parametrize("command", ENDING)
-def test_numbers(command: str, ground: Path) -> None:
-    verdicts(ground, [line(command, **{name: value}) for name in numbers(command) for value in NUMBERS])
-
-
-@pytest.mark.parametrize("command", ENDING)
-def test_texts(command: str, ground: Path) -> None:
+def test_bad_input(command: str, ground: Path) -> None:
+    """Drawn by a seed; all that is wrong is told at once."""
     rng = random.Random(f"{SEED} {command}")
-
-    def noise() -> str:
-        letters = (
-            rng.choice([rng.randrange(1, 128), rng.randrange(0x100, 0xD800)]) for _ in range(rng.randrange(1, 40))
-        )
-        return "".join(map(chr, letters))
-
-    verdicts(ground, [line(command, file=text) for text in [*TEXTS, *(noise() for _ in range(12))]])
-
-
-FIRST = [
-    "train", "pairs.tsv", "--from", "en", "--to", "de", "--out", "written", "--restart", "--data.vocab-size", "300",
-    "--model.preset", "tiny", "--training.steps", "1",
-]  # fmt: skip
-SECTIONS: dict[str, Any] = {"model": TransformerConfig, "data": PairsConfig, "training": TrainingConfig}
-
-
-@pytest.mark.parametrize("section", SECTIONS)
-def test_settings(section: str, ground: Path) -> None:
-    """Each number of a section of `qkv train`, beyond any sense."""
-    names = [field.name for field in fields(SECTIONS[section]) if field.type in (int, float)]
-    flags = [f"--{section}.{name.replace('_', '-')}" for name in names]
-    verdicts(ground, [[*FIRST, f"{flag}={value}"] for flag in flags for value in NUMBERS])
+    every = [*lines(command, rng)]
+    share = -(-count("inputs") // len(COMMANDS))
+    asked = ASKED if command in WITHOUT_END else None
+    faults = []
+    for given in rng.sample(every, min(share, len(every))):
+        one = attack(ground, *given, seconds=SECONDS, asked=asked)
+        seconds = round(one.seconds, 1)
+        record("inputs", {"given": " ".join(given)[:200], "fault": one.fault, "seconds": seconds, "bytes": one.peak})
+        faults += [str(one)] if one.fault else []
+        shutil.rmtree(ground / "written", ignore_errors=True)
+    assert not faults, "\n".join(faults)

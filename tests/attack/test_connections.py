@@ -17,6 +17,7 @@ from qkv.serving.connections import protocol
 from qkv.serving.limits import Limits
 
 SECONDS, MOST = 1, 4
+LARGE = 2**26  # bytes, more than all buffers between a server and a client hold
 GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 Call = Callable[[], socket.socket]
 
@@ -27,15 +28,24 @@ async def slow(request: Request) -> PlainTextResponse:
     return PlainTextResponse("done")
 
 
+async def large(request: Request) -> PlainTextResponse:
+    return PlainTextResponse(bytes(LARGE))
+
+
 @pytest.fixture
-def call() -> Iterator[Call]:
-    """A new connection to a server with these limits."""
-    limits = Limits(header_seconds=SECONDS, connections=MOST)
-    door = socket.create_server(("127.0.0.1", 0))
+def server() -> uvicorn.Server:
+    limits = Limits(header_seconds=SECONDS, connections=MOST, seconds=SECONDS)
     config = uvicorn.Config(
-        Starlette(routes=[Route("/", slow)]), http=protocol(limits), log_config=None, timeout_keep_alive=60
-    )
-    server = uvicorn.Server(config)
+        Starlette(routes=[Route("/", slow), Route("/large", large)]), http=protocol(limits), log_config=None,
+        timeout_keep_alive=60,
+    )  # fmt: skip
+    return uvicorn.Server(config)
+
+
+@pytest.fixture
+def call(server: uvicorn.Server) -> Iterator[Call]:
+    """A new connection to a server with these limits."""
+    door = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
     thread.start()
     opened: list[socket.socket] = []
@@ -99,3 +109,13 @@ def test_one_connection_too_many(call: Call) -> None:
     last = call()
     last.sendall(GET)
     assert answer(last).endswith(b"done")
+
+
+def test_an_answer_that_nobody_reads(call: Call, server: uvicorn.Server) -> None:
+    """The connection is let go, though its client never closes it."""
+    connection = call()
+    connection.sendall(GET.replace(b"/ ", b"/large "))
+    assert connection.recv(1) == b"H"
+    assert server.server_state.connections
+    while server.server_state.connections:
+        time.sleep(0.05)

@@ -4,6 +4,8 @@ import gzip
 import json
 import os
 import shutil
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from itertools import accumulate
@@ -18,9 +20,11 @@ from kit import save_untrained, tokenizer
 from qkv import folder, manifest
 from qkv.documents.place import place as placed
 from qkv.documents.segment import Mark
+from qkv.engines.native.file import write
 from qkv.errors import InputError
-from qkv.folder.building import FILES
+from qkv.folder.loaded import FILES
 from qkv.text.lines import LONGEST, read_lines
+from qkv.weights import save_weights
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
@@ -159,13 +163,26 @@ def test_no_flipped_byte_goes_unseen(name: str, here: Path) -> None:
         assert all(torch.equal(weights[key], value) for key, value in folder.weights(loaded.model).items())
 
 
+@pytest.mark.parametrize("name", ["int8.qkv", "shortlist.safetensors"])
+def test_check_looks_at_what_other_commands_put_into_a_folder(name: str, here: Path) -> None:
+    path, model = here / "mt" / name, folder.load(here / "mt").model
+    if name == "int8.qkv":
+        write(path, model, made_of=manifest.weights_digest(here / "mt"))
+    else:
+        save_weights(path, folder.weights(model))
+    assert attack(here, "check", "mt").code == 0
+    sound = path.read_bytes()
+    path.write_bytes(sound[:-1000] + bytes([sound[-1000] ^ 1]) + sound[-999:])
+    verdict = attack(here, "check", "mt")
+    assert (verdict.code, verdict.fault) == (1, "")
+    assert f"{name} is damaged" in verdict.said or "its checksum is wrong" in verdict.said
+
+
 def test_who_changes_a_file_can_say_so(here: Path) -> None:
     (here / "mt" / "config.json").write_text((here / "mt" / "config.json").read_text() + "\n")
     assert "has changed since it was written" in attack(here, "check", "mt").said
     assert attack(here, "check", "mt", "--seal").code == 0
     folder.load(here / "mt")
-    (here / "mt" / manifest.NAME).unlink()
-    folder.load(here / "mt")  # as folders were before there were manifests
 
 
 def test_a_line_has_an_end(tmp_path: Path) -> None:
@@ -212,3 +229,25 @@ def test_tags_may_be_nested_as_deep_as_anybody_likes(depth: int) -> None:
     found = placed("the cat sat", "die Katze sass", [*opens, *closes], [(0, 0), (1, 1), (2, 2)])
     inside = "".join(mark.code for _, mark in opens) + "Katze" + "".join(mark.code for _, mark in closes)
     assert "".join(part if isinstance(part, str) else part.code for part in found) == f"die {inside} sass"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the addresses of a process, as Linux has it")
+def test_little_memory_is_said(tmp_path: Path) -> None:
+    """Half of what torch needs: it would abort somewhere, or leave an import's traceback."""
+    command = f"ulimit -v {2**20}; exec {sys.executable} -m qkv train pairs.tsv"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "this process may map 1,024 MB (ulimit -v), and torch needs 2,048 to start" in done.stderr
+
+
+def test_a_folder_without_a_manifest_says_so_and_can_have_one(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "mt" / manifest.NAME).unlink()
+    folder.load(here / "mt")
+    assert "there is no manifest.json" in capsys.readouterr().err
+    assert "there is no manifest.json" in attack(here, "check", "mt").said
+    assert attack(here, "check", "mt", "--seal").code == 0
+    folder.load(here / "mt")
+    assert capsys.readouterr().err == ""
+    (here / "mt" / "generation_config.json").write_text("{}")
+    with pytest.raises(InputError, match="has changed since it was written"):
+        folder.load(here / "mt")

@@ -97,6 +97,7 @@ def test_a_text_that_outgrows_the_context_is_remarked(qkv: Run, lm: Path) -> Non
         (["--beam", "2", "--temperature", "2"], "give one of them"),
         (["--n-best", "2"], "n_best=2 needs a beam of at least 2, not 1"),
         (["--temperature", "0"], "give a temperature above 0"),
+        (["--repetition-penalty", "0"], "repetition_penalty must be a number above 0, such as 1.2"),
     ],
 )
 def test_what_cannot_be_is_refused(flags: list[str], sentence: str, qkv: Run, lm: Path) -> None:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from kit import write_tsv
@@ -200,3 +201,19 @@ def test_output_into_a_pipe_leaves_the_pipe_in_place(qkv: Run, model: Path, tmp_
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     reader.join(timeout=60)
     assert received == ["seven\n"]
+
+
+RANK = (
+    "import os, time; from qkv.lifeline import *; leave_with_parent(); print(os.getpid(), flush=True); time.sleep(600)"
+)
+LAUNCHER = "import sys; from qkv.cli.launch import run_ranks; run_ranks(2, [sys.executable, '-c', sys.argv[1]])"
+
+
+def test_ranks_end_with_the_process_that_started_them() -> None:
+    """Killed, so that it can tell them nothing."""
+    process = subprocess.Popen([sys.executable, "-c", LAUNCHER, RANK], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    ranks = [psutil.Process(int(process.stdout.readline())) for _ in range(2)]
+    process.kill()
+    assert psutil.wait_procs(ranks, timeout=60)[1] == []
+    process.communicate()

@@ -1,5 +1,6 @@
 """`qkv serve`: every mistake ends in one sentence. tests/serving/test_process.py has the server that runs."""
 
+import inspect
 import re
 import socket
 from collections.abc import Callable
@@ -32,6 +33,14 @@ def test_mistakes_end_in_one_sentence(flags: list[str], sentence: str, qkv: Run,
     result = qkv("serve", *folder, *flags)
     assert (result.code, result.out) == (1, "")
     assert re.fullmatch(f"qkv: {sentence}\n", result.err), result.err
+
+
+def test_every_limit_is_a_flag() -> None:
+    from qkv.cli.serve import serve
+    from qkv.serving import Limits
+
+    flags = {name: one.default for name, one in inspect.signature(serve).parameters.items()}
+    assert vars(Limits()).items() <= flags.items()
 
 
 def test_a_port_that_is_taken(qkv: Run, model: Path) -> None:

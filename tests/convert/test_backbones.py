@@ -12,6 +12,7 @@ from qkv import folder
 from qkv.cli.apart import APART
 from qkv.convert import exporting
 from qkv.decoding import Plain, Search
+from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.models import MODELS, Headed
 
@@ -84,14 +85,14 @@ def test_rounded_weights_may_differ_a_little(tmp_path: Path) -> None:
 
 @refused(
     [
-        (("ctranslate2", "ernie2", {}), "ctranslate2 cannot hold a ernie2 model, only a transformer, bert,"),
-        (("ctranslate2", "transformer_encoder", {}), "ctranslate2 cannot hold a transformerencoder model"),
+        (("ctranslate2", "ernie2", {}), "ctranslate2 cannot hold ernie2 models, only a transformer, bert,"),
+        (("ctranslate2", "transformer_encoder", {}), "ctranslate2 cannot hold transformer_encoder models"),
         (("ctranslate2", "gpt2", {"attention": "additive"}), "because of its setting attention='additive'"),
         (("ctranslate2", "bert", {"position": "rotary"}), "because of its setting position='rotary'"),
         (("ctranslate2", "bert", {"d_k": 4}), "because of its setting d_k=4"),
         (
             ("onnx", "llama", {}),
-            "onnx cannot hold a llama model, only a transformer or a backbone that has no RMS norms",
+            "onnx cannot hold llama models, only a transformer or a backbone with attention that has no RMS norms",
         ),
         (("onnx", "gpt2", {"position": "t5"}), "because of its setting position='t5'"),
     ],
@@ -99,6 +100,13 @@ def test_rounded_weights_may_differ_a_little(tmp_path: Path) -> None:
 )
 def test_what_they_cannot_hold(to: str, name: str, others: dict[str, Any], tmp_path: Path) -> None:
     written(to, model_of(name, **others), tmp_path)
+
+
+def test_a_graph_reads_and_does_not_write(tmp_path: Path) -> None:
+    """UniLM is one stack that reads, and translates by reading again and again."""
+    loaded = Loaded(tiny_model("unilm", vocab_size=len(WORDS)), WORDS, {"task": "translate"})
+    with pytest.raises(InputError, match=r"how unilm models read, and not how they write, .* \(task translate\)"):
+        written("onnx", loaded, tmp_path)
 
 
 def test_heads_are_for_onnx_alone(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_what_no_format_holds_is_refused_by_its_name(setting: str) -> None:
 
 def test_another_architecture_is_refused() -> None:
     model = Recurrent(RecurrentConfig(vocab_size=20, d_model=8))
-    with pytest.raises(InputError, match="ctranslate2 cannot hold a recurrent model, only a transformer"):
+    with pytest.raises(InputError, match="ctranslate2 cannot hold recurrent models, only a transformer"):
         check_plain(model, "ctranslate2")
 
 

@@ -399,4 +399,4 @@ def test_a_package_may_be_all_that_a_command_is_given(
     assert "ssru" in told
     assert run_command(monkeypatch, "translate", "two dogs", "--model", small["ctranslate2"]).code == 0
     refusal = run_command(monkeypatch, "export", small["marian"], "--to", "ctranslate2", tmp_path / "out")
-    assert "cannot hold a ssru model" in refusal.err
+    assert "cannot hold ssru models" in refusal.err

@@ -49,6 +49,14 @@ def test_a_text_that_is_cut_need_not_end_and_an_endless_one_never_does() -> None
     assert endless.nonzero().flatten().tolist() == [4, 5, 6, 7, 8]
 
 
+def test_what_was_written_already_is_less_likely_by_the_penalty() -> None:
+    """Keskar et al. 2019, section 4.1: logits divided by 2, or times 2 if below 0; what was given is not written."""
+    logits = torch.tensor([[0.0, 0, 1, 0, 3, -1, 2, 0.5, 0]])
+    log_p = Constraints([9], penalty=2.0).log_probabilities(logits, torch.tensor([[6, 4, 5, 4]]), None)
+    expected = torch.tensor([1.0, 1.5, -2, 2, 0.5, 0]).log_softmax(0)
+    torch.testing.assert_close(log_p[0, [EOS, 4, 5, 6, 7, 8]], expected)
+
+
 @pytest.mark.parametrize(
     ("tokens", "n", "banned"),
     [

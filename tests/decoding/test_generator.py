@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kit import refused, stirred
 from qkv import record_attention
-from qkv.decoding import Generated, Generator, Plain, beam_search, length_penalty
+from qkv.decoding import Generated, Generator, Plain, Search, beam_search, length_penalty
 from qkv.decoding.generator import search_for
 from qkv.decoding.plain import padded_left
 from qkv.errors import InputError
@@ -62,6 +62,28 @@ def from_scratch(model: GPT2, prompt: list[int], tokens: int, *, may_end: bool =
         written.append(best)
         window.append(best)
     return written, total
+
+
+def test_a_penalty_of_repetition_is_that_of_a_plain_loop(generator: Generator) -> None:
+    for prompt in PROMPTS:
+        window, written = TOKENIZER.encode(prompt) or [EOS], []
+        for _ in range(6):
+            with torch.no_grad():
+                logits = generator.model(ids=torch.tensor([window + written])).logits[0, -1]
+            for token in {*written}:
+                logits[token] *= 1 / 1.5 if logits[token] > 0 else 1.5
+            logits[[PAD, BOS, UNK, EOS]] = -torch.inf
+            written.append(int(logits.argmax()))
+        found = generator.generate(prompt, tokens=6, repetition_penalty=1.5, stop=False)
+        assert found.continuation == TOKENIZER.decode(window + written)[len(TOKENIZER.decode(window)) :]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_with_a_penalty_beyond_any_logit_no_token_comes_twice(generator: Generator, beam: int) -> None:
+    sources, limits = [TOKENIZER.encode("Once"), TOKENIZER.encode("The dog")], [15, 9]
+    how = Search(beam=beam, repetition_penalty=1e6, ends="never")
+    for [found] in generator.engine.decode(sources, limits, how):
+        assert len({*found.tokens}) == len(found.tokens) >= 9
 
 
 class TestGreedy:

@@ -106,7 +106,7 @@ def test_a_source_longer_than_what_goes_through_the_blocks_together(bits: int, t
 
 
 def test_the_model_does_the_rest(tmp_path: Path) -> None:
-    """A source that has no place in the file."""
+    """A source that has no place in the file, and a penalty of repetition."""
     plain, opened = model(), list[Any]()
     write(tmp_path / "model.qkv", plain, bits=32)
     native = Native(tmp_path / "model.qkv")
@@ -117,6 +117,9 @@ def test_the_model_does_the_rest(tmp_path: Path) -> None:
     same(ours.decode(long, [9], how), Plain(plain).decode(long, [9], how))
     assert len(list(ours.stream(long, [3], how))) <= 3
     assert len(opened) == 1
+    how = Search(beam=1, repetition_penalty=1.5)
+    same(ours.decode([[5] * 20], [9], how), Plain(plain).decode([[5] * 20], [9], how))
+    assert len(list(ours.stream([[5] * 20], [3], how))) <= 3
 
 
 # -- where the decoder looks -------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 
 import qkv
 from corpora import CORPORA
-from kit import same
+from kit import same, sizes
 from qkv.folder import RunFolder
 from qkv.tasks import TASKS
 from qkv.training import checkpoint
@@ -28,6 +28,13 @@ def state(out: Path) -> dict[str, torch.Tensor]:
 @EVERY
 def test_a_run_that_stopped_goes_on_as_if_it_never_had(task: str, tmp_path: Path) -> None:
     stopped_and_whole(task, tmp_path)
+
+
+@pytest.mark.parametrize("architecture", ["elmo", "unilm"])  # others have tests of their own, with what they carry
+def test_so_does_that_of_another_model(architecture: str, tmp_path: Path) -> None:
+    model = sizes(architecture, **CORPORA["fill"].model)
+    model.pop("vocab_size")
+    stopped_and_whole("fill", tmp_path, {"architecture": architecture, "model": model})
 
 
 def test_a_run_that_started_from_a_model_goes_on_as_if_it_never_had(tmp_path: Path) -> None:

@@ -176,14 +176,14 @@ def test_what_cannot_be_read_is_refused(text: str, second: str) -> object:
 
 def test_a_model_of_another_kind_has_nothing_to_look_at() -> None:
     model = tiny_model("reader")
-    with pytest.raises(InputError, match="a reader model is neither a translator nor one that reads a text token by"):
+    with pytest.raises(InputError, match="reader models neither translate nor read a text token by"):
         look_at(Loaded(model, tokenizer(), {}, None), "the cat")
 
 
 @pytest.mark.parametrize("headed", [False, True], ids=["alone", "headed"])
 def test_a_model_without_attention_has_nothing_to_look_at(headed: bool) -> None:
     given = opened("awd_lstm", headed=headed)
-    with pytest.raises(InputError, match="a awdlstm model is neither a translator nor one that reads"):
+    with pytest.raises(InputError, match="awd_lstm models neither translate nor read"):
         look_at(given, TEXT)
-    with pytest.raises(InputError, match="only a transformer has these steps"):
+    with pytest.raises(InputError, match="only models of attention blocks have these steps, not awd_lstm models"):
         explain(given, TEXT)

@@ -239,5 +239,5 @@ def test_from_running_text_to_tags(tmp_path: Path) -> None:
     tagger = qkv.load(tmp_path / "tagger")
     one, other = (tagger.predict(f"Ann saw {name}") for name in ("Zyxtown", "Zyxtowm"))
     assert one["probabilities"][2] != other["probabilities"][2]
-    with pytest.raises(InputError, match="a elmo model is neither a translator nor one that reads"):
+    with pytest.raises(InputError, match="elmo models neither translate nor read"):
         look_at(tagger, "Ann saw Rome")

@@ -5,13 +5,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qkv.serving import Limits
-from qkv.serving import uploads as module
 from qkv.serving.limits import Refusal
 from qkv.serving.uploads import PREFIX, Uploads, remove_left_over
 
@@ -126,10 +126,13 @@ def test_asking_about_a_file_does_not_fetch_it(serve: Any) -> None:
     assert client.get(url).text == "Hund."
 
 
-def test_a_file_that_waited_too_long_is_gone(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = serve()
-    monkeypatch.setattr(module, "KEPT", -1)
+def test_a_file_that_waited_too_long_is_gone(serve: Any) -> None:
+    client = serve(limits=Limits(kept_seconds=7))
     url = send(client, "a.txt", b"dog.").json()["translatedFileUrl"]
+    kept = client.app.state.service.uploads.kept
+    ((name, file),) = kept.items()
+    assert 0 < file.until - time.monotonic() <= 7
+    kept[name] = file._replace(until=file.until - 7)
     assert client.get(url).status_code == 404
     assert on_the_disk(client) == []
 

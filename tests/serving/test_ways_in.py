@@ -1,14 +1,18 @@
 """Every way in parts a text into the same sentences, loses none, and gives as many lines as it was given."""
 
-from collections.abc import Callable
+import json
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from kit import Result
-from qkv import Translator
+from qkv import Translator, manifest
 from qkv.documents import translate_file, translate_html, translate_text
+from qkv.opening import load_translator
+from qkv.serving import Models, Service, make_app
 from qkv.text.sentences import split_sentences
 
 PARAGRAPH = "Two dogs play. A man sings. A woman sings. A boy runs on the beach."
@@ -24,6 +28,7 @@ class Ways:
 
     def __init__(self, translator: Translator, model: Path, run: Run, client: TestClient, place: Path) -> None:
         self.translator, self.model, self.run, self.client, self.place = translator, model, run, client, place
+        self.pair = {side: translator.about[side] for side in ("source", "target")}
 
     def library(self, text: str, **how: bool) -> str:
         return self.translator.translate(text, **how).text
@@ -59,16 +64,16 @@ class Ways:
         return (self.place / "out.txt").read_text(encoding="utf-8").removesuffix("\n")
 
     def libretranslates_interface(self, text: str) -> str:
-        wish = {"q": text, "source": "en", "target": "de"}
+        wish = {"q": text, **self.pair}
         return str(self.client.post("/translate", json=wish).json()["translatedText"])
 
     def own_interface(self, text: str) -> str:
-        wish = {"q": text, "source": "en", "target": "de"}
+        wish = {"q": text, **self.pair}
         return str(self.client.post("/api/translate", json=wish).json()["translations"][0]["translation"])
 
     def page(self, text: str) -> str:
         """It asks for a look inside, is told that a text of several sentences has none, and asks again without."""
-        wish = {"q": text, "source": "en", "target": "de", "beam": 5, "n_best": 5}
+        wish = {"q": text, **self.pair, "beam": 5, "n_best": 5}
         refused = self.client.post("/api/translate", json={**wish, "tokens": True, "attention": True, "steps": True})
         assert refused.status_code == 400
         assert "look at one of them at a time" in refused.json()["error"]
@@ -104,6 +109,55 @@ def test_no_sentence_and_no_line_is_lost(way: str, ways: Ways, translator: Trans
     alone = [[translator.translate(one.strip(), split=False).text for one in sentences] for sentences in parted]
     assert all(len(sentence) > 1 for sentences in alone for sentence in sentences)
     assert getattr(ways, way)(TEXT) == "\n".join(map(" ".join, alone))
+
+
+# In Chinese there is no space between sentences, whatever there is in the other language.
+BORDERS = {
+    ("zh", "en"): ("The dog。Red house！The cat sees。", " "),
+    ("en", "zh"): ("The dog. Red house! The cat sees.", ""),
+}
+
+
+@pytest.fixture(scope="module", params=BORDERS, ids="-".join)
+def unspaced(
+    request: pytest.FixtureRequest, model_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, TestClient]]:
+    """The model as if one of its languages were Chinese, and a server of it."""
+    folder = shutil.copytree(model_folder, tmp_path_factory.mktemp("unspaced") / "-".join(request.param))
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    named = config | dict(zip(("source", "target"), request.param, strict=True))
+    (folder / "config.json").write_text(json.dumps(named), encoding="utf-8")
+    manifest.seal(folder, ["config.json"])
+    service = Service(Models.load([folder]))
+    yield folder, TestClient(make_app(service))
+    service.close()
+
+
+@pytest.mark.parametrize("way", LOCAL + SERVED)
+def test_sentences_are_apart_as_their_language_has_them(
+    way: str, unspaced: tuple[Path, TestClient], command: Run, tmp_path: Path
+) -> None:
+    folder, client = unspaced
+    ways = Ways(load_translator(folder), folder, command, client, tmp_path)
+    source, target = ways.pair.values()
+    text, gap = BORDERS[source, target]
+    alone = [ways.translator.translate(one.strip(), split=False).text for one in split_sentences(text)]
+    assert len(alone) == 3
+    assert getattr(ways, way)(f"{text}\n{text}") == "\n".join([gap.join(alone)] * 2)
+
+
+def test_a_tag_at_a_border_stays_with_its_sentence(translator: Translator) -> None:
+    """And the white space is beside it, where there is any."""
+    dog, house = (translator.translate(one, split=False).text for one in ("The dog。", "Red house。"))
+    pages = [
+        "<p><b>The dog。</b>Red house。</p>",
+        "<p><b>The dog。</b> Red house。</p>",
+        "<p>The dog。&nbsp;Red house。</p>",
+    ]
+    spaced = [f"<p><b>{dog}</b> {house}</p>"] * 2 + [f"<p>{dog}&nbsp;{house}</p>"]
+    assert translate_html(translator, pages) == spaced
+    chinese = Translator(translator.model, translator.tokenizer, {**translator.about, "target": "zh"})
+    assert translate_html(chinese, pages) == [page.replace("> ", ">") for page in spaced]
 
 
 @pytest.mark.parametrize("way", LOCAL)

@@ -119,6 +119,23 @@ def test_windows_are_in_proportion_to_the_context() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
+def test_many_windows_give_the_answer_of_one_that_holds_the_whole_text(seed: int) -> None:
+    """If each token has the same scores wherever a window begins."""
+    example, reader = SpanQuestion(TEXT, "who has it", [], "1", ""), task()
+    [whole], several = windows(TEXT, "who has it", max_length=99), windows(TEXT, "who has it")
+    scores, before = draw(2, len(whole.spans), seed=seed) * 3, torch.full((2, whole.before), -99.0)
+    found = []
+    for number, window in enumerate(several):
+        own = scores[:, 5 * number :][:, : len(window.spans)]
+        behind = torch.full((2, len(window.ids) - window.before - len(window.spans)), -99.0)
+        found.append(reader.best(window, torch.cat((before, own, behind), dim=1), 4, has_null=False))
+    one = reader.best(whole, torch.cat((before, scores, torch.full((2, 1), -99.0)), dim=1), 4, has_null=False)
+    assert len(several) > 2
+    parts, long = reader.joined(example, found), reader.joined(example, [one])
+    assert [parts[key] for key in ("answer", "start", "end")] == [long[key] for key in ("answer", "start", "end")]
+
+
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("has_null", [False, True])
 def test_the_best_answer_is_that_of_a_loop(seed: int, has_null: bool) -> None:
     """Over all windows, all starts that are a window's own, all ends not before them and not too far."""

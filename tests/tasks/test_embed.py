@@ -12,6 +12,7 @@ import qkv
 from kit import TEXTS, refused, save_untrained, tiny_model, tokenizer
 from qkv import folder
 from qkv.engines.embedder import nearness
+from qkv.look.cost import Meter
 from qkv.models import Headed
 from qkv.opening import score_files
 from qkv.tasks import Embedder
@@ -57,6 +58,22 @@ def test_the_vector_is_the_pooled_states_whatever_the_batch(bert: Path, pool: st
     assert found.dtype == np.float32
     for text, vector in zip(SENTENCES, found, strict=True):
         np.testing.assert_allclose(vector, by_hand(bert, text, pool), atol=1e-6)
+
+
+def test_a_hundred_thousand_tokens_are_read_at_once(tmp_path: Path) -> None:
+    """Through a window, with no matrix of all pairs and memory that grows with the length alone: so many numbers of 4
+    bytes for each token as one needs for some tokens, and all pairs would be 40 GB."""
+    how = {"layers": 1, "attention": "window(radius=32)", "position": "rotary", "max_length": 2**17}
+    embedder = qkv.load(save_untrained(tmp_path / "long", "bert", WORDS, {"task": "embed"}, **how))
+    held = {}
+    for count in (10_000, 100_000):
+        with Meter() as watched:
+            vector = embedder.embed("snow " * count)
+        held[count] = watched.bytes
+        assert vector.shape == (16,)
+        assert np.isfinite(vector).all()
+    assert len(WORDS.encode("snow " * 99)) == 99
+    assert held[100_000] < 11 * held[10_000] < 2**30
 
 
 def test_one_text_a_list_and_any_order_give_the_same(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:

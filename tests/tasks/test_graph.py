@@ -134,6 +134,9 @@ def test_types_and_tags_and_vectors_come_of_it(folders: Path, tmp_path: Path) ->
     [row] = typed.task.encode([typed.task.question("<ent> Mia <ent> saw <mask>", "")], typed.tokenizer, typed.about)
     specials = typed.tokenizer.specials
     assert [row[0].count(specials[name]) for name in ("<ent>", "<mask>")] == [2, 0]
+    related = typed.task.question("<head> Mia <head> saw <tail> Rome <tail>", "")  # relations are asked in the same way
+    [[marked, *_]] = typed.task.encode([related], typed.tokenizer, typed.about)
+    assert [marked.count(specials[name]) for name in ("<head>", "<tail>", "<ent>")] == [2, 2, 0]
     backbone: Any = typed.model.backbone
     assert backbone.names.find(torch.tensor([row[0]])).sum() == 2  # Mia is the second
     assert typed.predict("<ent> Mia <ent> saw Rome")["label"] in ("person", "place")

@@ -108,6 +108,24 @@ def test_the_command_reads_files_of_formats(tldr: Path, tmp_path: Path, monkeypa
     assert json.loads(piped.out)["text"] == expected
 
 
+def test_leads_are_written_out_of_articles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recipe of WikiText's leads on some articles, three steps of it, and a summary."""
+    animals = ["cat", "dog", "bird", "fish", "horse", "mouse"]
+    articles = [
+        f" = The {one} = \n\n The {one} is small . It sleeps .\n\n = = Food = = \n\n The {one} eats {two} .\n\n"
+        for one in animals for two in ("grass", "bread")
+    ]  # fmt: skip
+    train, valid = (write(tmp_path / f"{name}.txt", text) for name, text in
+                    (("train", "".join(articles[:10])), ("valid", "".join(articles[10:]))))  # fmt: skip
+    small = ["--steps", "3", "--data.vocab-size", "300", "--model.d-model", "16", "--training.validate-every", "3"]
+    command = ["train", train, "--valid", valid, "--recipe", "wikitext2-leads", *small, "--out", tmp_path / "leads"]
+    assert run_command(monkeypatch, *command).code == 0
+    kept = (tmp_path / "leads" / "training" / "recipe.toml").read_text(encoding="utf-8")
+    assert 'attention = "local(block=256), memory_compressed(factor=3)"' in kept
+    assert json.loads((tmp_path / "leads" / "training" / "baselines.json").read_text())["first sentence"] > 0
+    assert run(monkeypatch, "The cat. It eats fish .", "--model", tmp_path / "leads", "--max-tokens", "4").code == 0
+
+
 def test_mistakes_are_one_sentence(tldr: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pdf = write(tmp_path / "paper.pdf", "x")
     for words, sentence in (

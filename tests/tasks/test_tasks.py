@@ -81,7 +81,9 @@ def test_a_run_keeps_its_corpus(train: Path, valid: Path, tmp_path: Path) -> Non
     """Rows and their tokenizer, the examples to validate on as they were read, and what each file held."""
     qkv.train(train, valid=[valid], out=tmp_path / "model", **SMALL, training={**STEPS, "steps": 1})
     place = RunFolder(tmp_path / "model").corpus
-    assert {path.name for path in place.iterdir()} == {"tokenizer.json", "corpus.json", "valid.jsonl", "train", "valid"}
+    assert {path.name for path in place.iterdir()} == {
+        "tokenizer.json", "corpus.json", "valid.jsonl", "train", "valid", "manifest.json",
+    }  # fmt: skip
     corpus = Corpus.open(place)
     assert corpus.digests.keys() == {str(train), str(valid)}
     assert corpus.facts["labels"] == ["neg", "pos"]
@@ -89,6 +91,9 @@ def test_a_run_keeps_its_corpus(train: Path, valid: Path, tmp_path: Path) -> Non
     assert [f"{one.label}\t{one.text}" for one in kept] == valid.read_text().splitlines()
     assert len(corpus.valid_examples(TASKS["classify"].example_class, 3)) == 3
     (place / "corpus.json").write_text("[]")
+    with pytest.raises(InputError, match=r"corpus.json has changed since it was written"):
+        qkv.train(out=tmp_path / "model", quiet=True)
+    (place / "manifest.json").unlink()
     with pytest.raises(InputError, match=r"data holds no corpus that this qkv can read; begin anew with --restart"):
         qkv.train(out=tmp_path / "model", quiet=True)
 

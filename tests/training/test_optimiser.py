@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.data import Batch, Place, generator
-from qkv.training.optimizers import clip
+from qkv.training.optimizers import clip, one_optimizer
 from qkv.training.settings import TrainingConfig
 from qkv.training.trainer import Placed, Trainer
 
@@ -79,7 +79,38 @@ def test_without_bias_correction_ten_steps_equal_berts_formula(workshop: Any) ->
         torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=2e-5, msg=key)
 
 
-@pytest.mark.parametrize("name", ["adamax", "adagrad", "asgd", "sgd"])
+OTHERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
+    "adamax": (torch.optim.Adamax, {"betas": (0.8, 0.95), "eps": 1e-7}),
+    "adagrad": (torch.optim.Adagrad, {"eps": 1e-7}),
+    "asgd": (torch.optim.ASGD, {}),
+    "sgd": (torch.optim.SGD, {"momentum": 0.8}),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_ten_steps_of_the_others_equal_torch(name: str) -> None:
+    """With the rates of a schedule, and a decay of matrices alone."""
+    kind, settings = OTHERS[name]
+    c = TrainingConfig(optimizer=name, learning_rate=0.1, weight_decay=0.1, beta1=0.8, beta2=0.95, epsilon=1e-7)  # type: ignore[arg-type]
+    torch.manual_seed(0)
+    own, twin = nn.Linear(5, 3), nn.Linear(5, 3)
+    twin.load_state_dict(own.state_dict())
+    ours = one_optimizer(own, c, torch.device("cpu"), torch.float32)
+    groups = [{"params": [twin.weight], "weight_decay": 0.1}, {"params": [twin.bias], "weight_decay": 0.0}]
+    theirs = kind(groups, lr=0.1, **settings)  # type: ignore[call-arg]
+    for step in range(10):
+        for group in (*ours.param_groups, *theirs.param_groups):
+            group["lr"] = 0.1 / (1 + step)
+        for mine, other in zip(own.parameters(), twin.parameters(), strict=True):
+            mine.grad = torch.randn_like(mine)
+            other.grad = mine.grad.clone()
+        ours.step()
+        theirs.step()
+    for mine, other in zip(own.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", OTHERS)
 def test_torchs_other_optimisers_lower_the_loss_and_go_on(workshop: Any, name: str) -> None:
     """And what they remember is written to checkpoints, and read back."""
     trainer = workshop.trainer(optimizer=name, learning_rate=0.05, schedule="constant", clip=1.0)

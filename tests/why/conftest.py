@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from qkv.why import CLAIMS, Claim, Measured
+from qkv.why import CLAIMS, TOPICS, Claim, Measured, said_in, verdict_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "why.md"
+CHINESE = PAGE.parent / "zh" / "why.md"
 ABOUT = """# Why it is built so
 
 Forty-one statements of a set of lecture notes on attention and the Transformer, N1 to N41, and three of the papers on
@@ -17,7 +18,8 @@ beside the notes. Where the notes slipped, the proof stands here.
 
 `qkv why` lists the statements by topic, each with its verdict; `qkv why scale`, or `qkv why N11`, measures one again in
 less than a minute;
-`-o scale.png` draws it where a picture helps, `--json` gives the numbers. The exit code is 1 if an effect has the wrong
+`-o scale.png` draws it where a picture helps, `--json` gives the numbers, `--language zh` says it in Chinese
+([all of them](zh/why.md)). The exit code is 1 if an effect has the wrong
 sign.
 
 Numbers such as 2e-16 are rounding errors of float64: read them as 0. Everything random comes from a fixed seed. This
@@ -43,6 +45,24 @@ def page(found: dict[str, Measured]) -> str:
     return ABOUT + contents + "".join(section(claim, found[claim.number]) for claim in CLAIMS)
 
 
+def chinese_page() -> str:
+    """By topic; the tables are on the English page."""
+    say = said_in("zh")
+    parts = [say("about")]
+    claims = {claim.number: claim for claim in CLAIMS}
+    for topic, numbers in TOPICS.items():
+        parts.append(f"\n## {say(topic)}\n")
+        for c in (claims[number] for number in numbers.split()):
+            link = f"[{c.number} {c.name}](../why.md#{c.number.lower()}-{c.name})"
+            parts.append(f"\n**{link}** {say(c.words)}\n\n**{say(verdict_of(c))}。** {say(f'{c.number} why')}\n")
+    return "".join(parts)
+
+
+@pytest.fixture
+def in_chinese() -> str:
+    return chinese_page()
+
+
 @pytest.fixture(scope="session")
 def measure() -> Iterator[Callable[[str], Measured]]:
     """`measure("N11")`: what was measured, now or by an earlier test."""
@@ -58,3 +78,4 @@ def measure() -> Iterator[Callable[[str], Measured]]:
     yield once
     if os.environ.get("QKV_WRITE_DOCS") and len(found) == len(CLAIMS):
         PAGE.write_text(page(found), encoding="utf-8")
+        CHINESE.write_text(chinese_page(), encoding="utf-8")

@@ -18,7 +18,7 @@ from qkv.attention.scores import ScaledDot
 from qkv.errors import InputError
 from qkv.layers import FeedForward
 from qkv.positions import POSITIONS, Learned, Sinusoidal
-from qkv.why import CLAIMS, Measured, find, verdict_of
+from qkv.why import CLAIMS, TOPICS, Measured, find, said_in, verdict_of
 from qkv.why import depth as depths
 from qkv.why import masks as mask_claims
 from qkv.why import positions as position_claims
@@ -190,3 +190,26 @@ def test_the_page_says_what_is_measured(claim: Claim, measure: Measure) -> None:
                 assert there.strip() == here.strip(), again
             elif claim.number not in TRAINED:
                 assert was == pytest.approx(now, rel=0.25, abs=1e-9), again
+
+
+def numbers_in(text: str) -> set[str]:
+    return {*re.findall(r"\d+(?:[.,]\d+)*", text)}
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.number)
+def test_chinese_says_the_same_numbers(claim: Claim) -> None:
+    """Of the claim, and of the reason as the English page has it, which is held against what is measured."""
+    say = said_in("zh")
+    [reason] = re.findall(r"^\*\*.*?\.\*\* (.*)$", section(claim), re.MULTILINE)
+    for words, said in ((claim.words, say(claim.words)), (reason, say(f"{claim.number} why"))):
+        assert numbers_in(said) == numbers_in(words)
+        assert re.search(r"[\u4e00-\u9fff]", said) or claim.number == "N16", "a formula needs no words"
+        assert not {*re.findall(r"\bN\d+", words)} ^ {*re.findall(r"N\d+", said)}
+
+
+def test_all_that_is_listed_is_there_in_chinese(in_chinese: str) -> None:
+    say = said_in("zh")
+    verdicts = {verdict_of(claim) for claim in CLAIMS}
+    assert all(say(words) != words for words in (*TOPICS, *verdicts))
+    assert (PAGE.parent / "zh" / "why.md").read_text(encoding="utf-8") == in_chinese, "write it anew, as docs/why.md"
+    assert [f"N{i}" for i in range(1, 45)] == sorted(re.findall(r"\[(N\d+) ", in_chinese), key=lambda n: int(n[1:]))

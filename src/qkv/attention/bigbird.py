@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qkv.attention.flexible import Rule
 from qkv.attention.masks import bigbird_table
 from qkv.attention.soft import Soft
 from qkv.attention.sparse import Sparse, gathered
@@ -90,16 +91,19 @@ class BigBird(Sparse):
         """How often each query sees each key: (B or 1, H or 1, T, S)."""
         query, key = at.pairs  # (T, 1) and (S,), or (B, 1, T, 1) and (B, 1, 1, S)
         longest = int(max(at.query.max(), at.key.max())) + 1
-        most = -(-longest // self.block)
         if self.is_whole(longest):
             return torch.ones(1, 1, 1, 1, device=at.key.device)
         lengths = (at.key + 1)[None] if at.key.dim() == 1 else at.key + 1  # (B or 1, S)
         if mask is not None:
             lengths = lengths * mask[(None,) * (4 - mask.dim())].any(dim=(1, 2))
-        rows = [self.between(count, most) for count in self.counts(lengths.amax(dim=-1), longest)]
-        seen = torch.stack(rows).to(at.key.device)  # (B or 1, H or 1, most, most)
+        seen = self.among(lengths.amax(dim=-1), longest)
         row, head = (torch.arange(size, device=at.key.device) for size in seen.shape[:2])
         return seen[row[:, None, None, None], head[:, None, None], query // self.block, key // self.block]
+
+    def among(self, lengths: Tensor, longest: int) -> Tensor:
+        """How often each block of texts of these lengths, (B or 1,), sees each: (B or 1, H or 1, most, most)."""
+        rows = [self.between(count, -(-longest // self.block)) for count in self.counts(lengths, longest)]
+        return torch.stack(rows).to(lengths.device)
 
     def between(self, count: int, most: int) -> Tensor:
         """How often each block of a text of `count` blocks sees each: (H or 1, most, most); what is behind, none."""
@@ -121,6 +125,18 @@ class BigBird(Sparse):
             return bias
         more = self.times(at, mask).to(q.dtype).clamp(min=1).log()
         return more if bias is None else bias + more
+
+    def rule(self, at: Places, real: Tensor | None) -> tuple[Rule, bool, bool] | None:
+        if self.plan != "drawn":
+            return None  # how often a block counts is not for a rule
+        seen = self.among(self.lengths(at, real), at.key.size(-1)) > 0  # (B or 1, H or 1, blocks, blocks)
+        shape, reals = seen.shape[:2], (1, 1) if real is None else real.shape[:2]
+
+        def rule(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            may = seen[row % shape[0], head % shape[1], query // self.block, key // self.block]
+            return may if real is None else may & real[row % reals[0], head % reals[1], key]
+
+        return rule, max(shape[0], reals[0]) > 1, max(shape[1], reals[1]) > 1
 
     # -- the fast form -------------------------------------------------------------------------------------------------
 

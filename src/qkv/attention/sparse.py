@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qkv.attention.flexible import Rule, by_rule, serves
 from qkv.attention.soft import Soft
 from qkv.block_kernel import Blocks, block_attention
 from qkv.errors import InputError
@@ -21,11 +22,30 @@ class Sparse(Soft):
     `plain` is full attention under the region's mask. `fused` lays beside each block of queries the blocks of keys that
     `blocks` names, so that time grows with the length and nothing of the size T * T is ever made. Where it cannot
     (tokens that do not stand one behind the other, masks of pairs, positions that add to the scores of all pairs), it
-    is the fused kernel under the region's mask.
+    is the fused kernel under the region's mask. On a GPU, unless weights are dropped, FlexAttention does it by `rule`.
     """
 
     uses: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     block: int  # tokens
+
+    def sees(self, query: Tensor, key: Tensor) -> Tensor:
+        """Whether a query at one place may see a key at another: places of any shape that broadcast."""
+        raise NotImplementedError
+
+    def region(self, at: Places) -> Tensor:
+        return self.sees(*at.pairs)  # (T, S) or (B, 1, T, S)
+
+    def rule(self, at: Places, real: Tensor | None) -> tuple[Rule, bool, bool] | None:
+        """Who sees whom of tokens that stand one behind the other, of which `real` (B or 1, H or 1, T) can be seen, and
+        whether that differs between rows and between heads; None if no rule says it."""
+        shape = (1, 1) if real is None else real.shape[:2]
+
+        def rule(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            may = self.sees(at.query[query], at.key[key])
+            may = may & (query >= key) if at.causal else may
+            return may if real is None else may & real[row % shape[0], head % shape[1], key]
+
+        return rule, shape[0] > 1, shape[1] > 1
 
     def blocks(self, at: Places, real: Tensor | None, first: int, count: int) -> Blocks | None:
         """What the blocks `first`, `first` + 1, .. of a text see, `count` of them; None if too much to be worth it.
@@ -55,6 +75,9 @@ class Sparse(Soft):
         if blocks is None:
             return super().fused(q, k, v, at, mask, position)
         dropout = self.dropout if self.training else 0.0
+        if serves(q) and not dropout and (found := self.rule(at, real)):
+            rule, rows, heads = found
+            return by_rule(q, k, v, rule, rows=rows, heads=heads)
         columns, sees_all = self.wide(at, real) or (None, False)
         if columns is not None and sees_all and not dropout:
             blocks = blocks._replace(wide=columns + front, real=whole)
@@ -122,9 +145,8 @@ class Window(Sparse):
             raise InputError(f"global_tokens={global_tokens} is no number of tokens; give 0 or more")
         self.global_tokens = global_tokens
 
-    def region(self, at: Places) -> Tensor:
-        query, key = at.pairs
-        near = (query - key).abs() <= self.radius  # (T, S) or (B, 1, T, S)
+    def sees(self, query: Tensor, key: Tensor) -> Tensor:
+        near = (query - key).abs() <= self.radius
         return near | (query < self.global_tokens) | (key < self.global_tokens) if self.global_tokens else near
 
     def outdated(self, at: Places) -> Tensor:
@@ -188,8 +210,7 @@ class Local(Sparse):
             raise InputError(f"before={before} is no number of blocks; give 0 or more")
         self.block, self.before = block, before
 
-    def region(self, at: Places) -> Tensor:
-        query, key = at.pairs
+    def sees(self, query: Tensor, key: Tensor) -> Tensor:
         back = query // self.block - key // self.block
         return (back >= 0) & (back <= self.before)
 

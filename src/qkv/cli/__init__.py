@@ -42,6 +42,7 @@ MODULES = {
 COMMANDS = {name.rstrip("_"): f"{module}:{name}" for module, functions in MODULES.items() for name in functions}
 LIGHT = {"check", "completion", "list"}  # commands that need no torch,
 LATE = {"embed", "fill", "generate", "predict", "score", "serve", "translate"}  # ... and those that may need none
+OUT_OF_MEMORY = ("memory", "bad_alloc", "could not create a primitive")  # as torch, C++ and oneDNN say it
 SECTIONS = {
     "--model": "--model.d-model 256; the folder to write is --out, and what to train --architecture",
     "--data": "--data.vocab-size 4000",
@@ -76,7 +77,7 @@ def main() -> None:
         name = f"{error.filename}: " if error.filename else ""
         code = fail(f"{name}{error.strerror or error}; check the path, its permissions and the space that is left")
     except (MemoryError, RuntimeError) as error:
-        if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
+        if not isinstance(error, MemoryError) and not any(said in str(error).lower() for said in OUT_OF_MEMORY):
             raise
         code = fail("not enough memory; use a smaller --data.batch-tokens, --beam or model")
     raise SystemExit(code if isinstance(code, int) else 0)

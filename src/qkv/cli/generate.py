@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def generate(
     *text: str, model: Model = Path("model"), tokens: int = 60,
     temperature: float | None = None, top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
-    beam: int | None = None, n_best: int | None = None, endless: Flag = False, json: Flag = False,
-    output: Output = None, shard: Shard = None, device: Device = "cpu", engine: Writer = ENGINE,
+    beam: int | None = None, n_best: int | None = None, repetition_penalty: float | None = None, endless: Flag = False,
+    json: Flag = False, output: Output = None, shard: Shard = None, device: Device = "cpu", engine: Writer = ENGINE,
 ) -> None:  # fmt: skip
     """Go on from a text with a language model, which writes as you watch.
 
@@ -43,6 +43,7 @@ def generate(
       seed: Of what is drawn: another seed, another text.
       beam: Hypotheses kept in beam search.
       n_best: Texts for each one, best first.
+      repetition_penalty: Above 1, such as 1.2, words that were written already come again less often.
       endless: Write all the tokens, even where the model would end the text.
       json: A JSON object for each text: what was written, its score, the alternatives.
       output: The file to write; standard output if none.
@@ -51,6 +52,7 @@ def generate(
         return
     draws = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     asked: dict[str, Any] = {"tokens": tokens, "stop": not endless, "beam": beam, "n_best": n_best, **draws}
+    asked["repetition_penalty"] = repetition_penalty
     how = {name: value for name, value in asked.items() if value is not None}
     generator, done = opened(model, device, "generate", engine=engine), part.lines
     is_watched = not json and (beam or 1) == (n_best or 1) == 1

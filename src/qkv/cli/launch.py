@@ -13,6 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from qkv import lifeline
+
 RESTARTS = 3  # after a rank has died, from the newest checkpoint
 GRACE = 60.0  # seconds in which the others may end by themselves
 LOOK = 0.05  # seconds between looks at them
@@ -52,13 +54,14 @@ def run_once(count: int, command: Sequence[str]) -> int:
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         for number in range(count):
-            own = {**shared, "RANK": number, "LOCAL_RANK": number}
-            ranks.append(subprocess.Popen(command, env={**os.environ, **{k: str(v) for k, v in own.items()}}))
+            own = {**shared, "RANK": number, "LOCAL_RANK": number, lifeline.VARIABLE: 1}
+            env = {**os.environ, **{name: str(value) for name, value in own.items()}}
+            ranks.append(subprocess.Popen(command, env=env, stdin=subprocess.PIPE))  # which closes with this process
         return ended(ranks)
     finally:
         for rank in ranks:
             rank.kill()
-            rank.wait()
+            rank.communicate()
         for number, handler in before.items():
             signal.signal(number, handler)
 

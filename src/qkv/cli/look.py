@@ -192,7 +192,7 @@ def explain(
 # -- the lecture notes -----------------------------------------------------------------------------------------------
 
 
-def why(name: str = "", *, output: Output = None, json: Flag = False) -> int:
+def why(name: str = "", *, output: Output = None, json: Flag = False, language: Literal["en", "zh"] = "en") -> int:
     """Why it is built so: measure a claim of the lecture notes on attention and the Transformer; without a name, list
     them all by topic, each with its verdict: true, true with a correction, or wrong.
 
@@ -202,15 +202,17 @@ def why(name: str = "", *, output: Output = None, json: Flag = False) -> int:
       qkv why
       qkv why scale -o scale.png
       qkv why N11 --json
+      qkv why N11 --language zh
 
     Args:
       output: Save the picture here, .png or .svg.
+      language: Say the claim, its verdict and the reason in English or in Chinese.
     """
     from qkv.look.picture import check_suffix
     from qkv.why import find
 
     if not name:
-        list_claims(json)
+        list_claims(json, language)
         return 0
     claim = find(name)
     if output is not None:
@@ -223,12 +225,12 @@ def why(name: str = "", *, output: Output = None, json: Flag = False) -> int:
     if json:
         print_json({"number": claim.number, "name": claim.name, "claim": claim.words, **measured.to_tree()})
     else:
-        show(claim, measured)
+        show(claim, measured, language)
     return 0 if measured.holds else 1
 
 
-def list_claims(as_json: bool) -> None:
-    from qkv.why import CLAIMS, TOPICS, topic_of, verdict_of
+def list_claims(as_json: bool, language: str) -> None:
+    from qkv.why import CLAIMS, TOPICS, said_in, topic_of, verdict_of
 
     claims = [
         {"number": c.number, "name": c.name, "verdict": verdict_of(c), "claim": c.words, "topic": topic_of(c)}
@@ -236,19 +238,27 @@ def list_claims(as_json: bool) -> None:
     ]
     if as_json:
         return print_json(claims)
+    say = said_in(language)
     for i, topic in enumerate(TOPICS):
-        print("\n" * bool(i) + topic)
-        print_table([*claim.values()][:-1] for claim in claims if claim["topic"] == topic)
+        print("\n" * bool(i) + say(topic))
+        print_table([*map(say, claim.values())][:-1] for claim in claims if claim["topic"] == topic)
     counts = Counter(claim["verdict"] for claim in claims)
+    if language == "zh":
+        said = "，".join(f"{say(verdict)} {count} 个" for verdict, count in counts.items())
+        return print(f"\n共 {len(claims)} 个论断：{said}。qkv why 名字 --language zh 会重新测量其中一个。")
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     print(f"\n{len(claims)} claims: {said}. qkv why NAME measures one again; docs/why.md has all the numbers.")
 
 
-def show(claim: "Claim", measured: "Measured") -> None:
-    print(f"{claim.number} {claim.name}: {claim.words}\n")
+def show(claim: "Claim", measured: "Measured", language: str) -> None:
+    from qkv.why import said_in
+
+    say = said_in(language)
+    print(f"{claim.number} {claim.name}: {say(claim.words)}\n")
     numbers = [i for i, cell in enumerate(measured.rows[0]) if not isinstance(cell, str)]
     print_table(measured.shown(), measured.columns, numbers)
-    print(f"\n{measured.verdict}: {measured.why}")
+    why = say(f"{claim.number} why") if language == "zh" else measured.why
+    print(f"\n{say(measured.verdict)}: {why}")
     if not measured.holds:
         print("This time the numbers do not show it: the effect has the wrong sign.")
 

@@ -14,8 +14,10 @@ from qkv.errors import InputError, nearest
 def serve(
     *, model: Files = None, config: Path | None = None, host: str = "127.0.0.1", port: int = 5000,
     api_key: str | None = None, glossary: Path | None = None, suggestions: Path | None = None, protect: Several = None,
-    characters: int = 20_000, items: int = 100, tokens: int = 1024, queue: int = 1024, requests: int = 128,
-    per_minute: int = 0, seconds: int = 60, file_bytes: int = 2_097_152,
+    characters: int = 20_000, items: int = 100, alternatives: int = 10, beam: int = 20, tokens: int = 1024,
+    holes: int = 16, queue: int = 1024, requests: int = 128, per_minute: int = 0, seconds: int = 60,
+    connections: int = 1024, header_seconds: int = 20, file_bytes: int = 2_097_152, file_seconds: int = 600,
+    kept_files: int = 32, kept_seconds: int = 1800, suggestion_bytes: int = 67_108_864,
     metrics_token: str | None = None, log: Literal["none", "text", "json"] = "none",
     allow_origin: Several = None, trust_proxy: str = "",
     device: Device = "cpu", engine: Engine = ENGINE, keep: str = "",
@@ -56,12 +58,21 @@ def serve(
         very long for some texts makes the server take very long: prefer simple ones.
       characters: Most characters of one request.
       items: Most texts of one request.
+      alternatives: Most answers to one text.
+      beam: Widest beam that may be asked for.
       tokens: Most tokens that a language model writes after one text.
+      holes: Most holes of a text that are filled jointly.
       queue: Most sentences that wait for one model.
       requests: Most requests that are answered at the same time.
       per_minute: Most requests of one client in a minute; 0 for any number.
-      seconds: Longest time to an answer.
+      seconds: Longest time to an answer, and until a request has arrived and its answer has been read.
+      connections: Most connections that are open at the same time.
+      header_seconds: Longest time until the headers of a request have ended.
       file_bytes: Largest file to translate.
+      file_seconds: Longest time to translate one.
+      kept_files: Most translated files that wait to be fetched.
+      kept_seconds: How long each of them waits.
+      suggestion_bytes: Largest file of suggestions.
       keep: Release a model that nobody has asked for so long, and load it when somebody does: 90s, 10m, 2h. Unless
         given, all models stay in memory.
     """
@@ -73,8 +84,10 @@ def serve(
 
     kept = compiled(protect or [])  # before models are loaded, which takes a while
     limits = serving.Limits(
-        characters=characters, items=items, tokens=tokens, queue=queue, requests=requests, per_minute=per_minute,
-        seconds=seconds, file_bytes=file_bytes,
+        characters=characters, items=items, alternatives=alternatives, beam=beam, tokens=tokens, holes=holes,
+        queue=queue, requests=requests, per_minute=per_minute, seconds=seconds, connections=connections,
+        header_seconds=header_seconds, file_bytes=file_bytes, file_seconds=file_seconds, kept_files=kept_files,
+        kept_seconds=kept_seconds, suggestion_bytes=suggestion_bytes,
     )  # fmt: skip
     idle, given = serving.seconds_of(keep), model
 
@@ -90,7 +103,7 @@ def serve(
         limits=limits,
         key=os.environ.get("QKV_API_KEY", "") if api_key is None else api_key,
         glossaries=glossaries,
-        suggestions=serving.Suggestions(suggestions) if suggestions else None,
+        suggestions=serving.Suggestions(suggestions, suggestion_bytes) if suggestions else None,
         protect=kept,
         metrics_token=os.environ.get("QKV_METRICS_TOKEN", "") if metrics_token is None else metrics_token,
         log=log,

@@ -65,14 +65,14 @@ def info(model: Model = Path("model"), *, json: Flag = False) -> None:
     """
     from qkv import folder
     from qkv.engines import chosen
-    from qkv.models import count_parameters
+    from qkv.models import architecture_of, count_parameters
     from qkv.training.checkpoint import existing
 
     loaded = folder.load(model)
     facts = {
         "folder": str(model),
         "engine": chosen(model, loaded.model),
-        "model": type(loaded.model).__name__.lower(),
+        "model": architecture_of(loaded.model),
         "parameters": count_parameters(loaded.model),
         **loaded.about,
         **dataclasses.asdict(loaded.model.config),
@@ -155,18 +155,26 @@ def check(*files: Path, from_: From = "", to: To = "", seal: bool = False) -> No
 
 def check_folders(folders: Sequence[Path], seal: bool) -> None:
     from qkv import manifest
+    from qkv.engines.native.kept import FILE, native_file
+    from qkv.engines.native.library import is_built
+    from qkv.folder.loaded import FILES
     from qkv.weights import load_weights
 
     for folder in folders:
-        places = [place for place in (folder, folder / "training") if (place / manifest.NAME).exists()]
+        if seal and not (folder / manifest.NAME).exists() and (folder / "config.json").exists():
+            manifest.seal(folder, [name for name in FILES if (folder / name).exists()])
+        places = [folder, folder / "training", folder / "training" / "data"]
+        places = [place for place in places if (place / manifest.NAME).exists()]
         if not places:
-            raise InputError(f"{folder} has no {manifest.NAME}, so nobody knows what its files were; qkv writes one")
+            raise InputError(f"{folder}: {manifest.UNKNOWN}; if all is right as it is, say so: {manifest.cure(folder)}")
         for place in places:
             if seal:
                 manifest.seal(place, [name for name in manifest.sealed(place) or {} if (place / name).exists()])
             manifest.check(place)
-            if (weights := place / "model.safetensors").exists():
-                load_weights(weights)  # which have a checksum of their own
+            for weights in place.glob("*.safetensors"):
+                load_weights(weights)  # which have a checksum of their own,
+            if (place / FILE).exists() and is_built():
+                native_file(place)  # as this has
             print(f"{place}: {len(manifest.sealed(place) or {})} files are what was written")
 
 

@@ -1,5 +1,6 @@
 """qkv train and qkv demo: commands that make a model folder."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 from cyclopts import Group, Parameter
 from cyclopts.help import DefaultFormatter
 
+from qkv import lifeline
 from qkv.cli.app import MULTIPLE, Files, From, Restart, To
 from qkv.cli.launch import is_rank, run_ranks
 from qkv.contents import Part, Setting, Settings, attribute, settings, table
@@ -111,6 +113,8 @@ def train(
         raise InputError(f"--ranks is {ranks}; give the number of processes that train together, 1 or more")
     if ranks > 1 and not is_rank():
         return run_ranks(ranks, [sys.executable, "-m", "qkv", *sys.argv[1:]])
+    if lifeline.VARIABLE in os.environ:
+        lifeline.leave_with_parent()
     from qkv.engines.native.kept import threads
     from qkv.training import train as run
 

@@ -1,9 +1,7 @@
 """One run of a comparison, in a process of its own: `python -m qkv.comparing.one spec.json` trains and measures."""
 
 import json
-import os
 import sys
-import threading
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import torch
 
 from qkv import folder as folders
-from qkv import parts
+from qkv import lifeline, parts
 from qkv.comparing.shared import Spec
 from qkv.config import Tree, merge
 from qkv.device import choose_device
@@ -111,18 +109,8 @@ def most_memory(path: Path) -> int | None:
     return most
 
 
-def leave_with_parent() -> None:
-    """End at once when standard input closes: then the process that started this one is gone."""
-
-    def watch() -> None:
-        os.read(0, 1)  # not by sys.stdin, whose lock this thread would hold when the process ends
-        os._exit(STOPPED)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 if __name__ == "__main__":
-    leave_with_parent()
+    lifeline.leave_with_parent()
     for file in sys.argv[2:]:
         parts.import_file(Path(file))
     raise SystemExit(main(Path(sys.argv[1])))

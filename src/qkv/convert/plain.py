@@ -10,7 +10,19 @@ from qkv.attention import MultiHead, Soft
 from qkv.attention.scores import ScaledDot
 from qkv.errors import InputError
 from qkv.layers import NEVER, Stack
-from qkv.models import GPT, GPT2, Backbone, Bert, Headed, Llama, Model, Roberta, Transformer
+from qkv.models import (
+    GPT,
+    GPT2,
+    Backbone,
+    Bert,
+    Headed,
+    Llama,
+    Model,
+    Roberta,
+    SequenceToSequence,
+    Transformer,
+    architecture_of,
+)
 from qkv.positions import Learned, Places, Position, Rotary, Sinusoidal
 from qkv.text.tokenizer import BOS, PAD, UNK
 
@@ -18,8 +30,8 @@ CTRANSLATE2 = (Bert, Roberta, GPT, GPT2, Llama)  # an ERNIE 2.0 has vectors of t
 HEADLESS = ("fill", "embed", "language_model")  # tasks whose heads, if any, were for training alone
 HOLDS = {
     "ctranslate2": "a transformer, bert, roberta, gpt, gpt2 or llama",
-    "onnx": "a transformer or a backbone that has no RMS norms",
-    "huggingface": "a transformer, bert, roberta, ernie2, gpt, gpt2 or llama",
+    "onnx": "a transformer or a backbone with attention that has no RMS norms",
+    "huggingface": "a transformer, bert, roberta, ernie2, gpt, gpt2, llama or xlnet",
 }
 
 
@@ -35,7 +47,7 @@ def check_plain(model: Model, form: str) -> Transformer:
     """The model, if `form` can hold it; otherwise one sentence says which setting it cannot hold."""
     if not isinstance(model, Transformer):
         raise InputError(
-            f"{form} cannot hold a {type(model).__name__.lower()} model, only {HOLDS[form]}; use it with qkv itself"
+            f"{form} cannot hold {architecture_of(model)} models, only {HOLDS[form]}; use it with qkv itself"
         )
     c = model.config
     attentions = [part.attend for part in model.modules() if isinstance(part, MultiHead)]
@@ -64,7 +76,13 @@ def check_backbone(model: Model, form: str, task: str) -> Model:
     backbone, headed = (model.backbone, model) if isinstance(model, Headed) else (model, None)
     is_known = type(backbone) in CTRANSLATE2
     if form == "onnx":
-        is_known = isinstance(backbone, Backbone) and not isinstance(backbone, Llama)  # torch exports no RMS norm
+        has_stack = any(isinstance(part, Stack) for part in backbone.modules())
+        is_known = isinstance(backbone, Backbone) and has_stack and not isinstance(backbone, Llama)  # no RMS norm
+        if isinstance(backbone, SequenceToSequence) and headed is None and task not in HEADLESS:
+            raise InputError(
+                f"onnx holds how {architecture_of(model)} models read, and not how they write, which is what this one "
+                f"was trained for (task {task}); use it with qkv itself"
+            )
     if not is_known:
         check_plain(model if headed is None else backbone, form)
     c: Any = backbone.config

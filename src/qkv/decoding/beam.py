@@ -15,7 +15,7 @@ from qkv.text.tokenizer import EOS
 def beam_search(
     model: Writes, given: Tensor, limits: Sequence[int],
     *, beam: int, alpha: float = 1.0, no_repeat: int = 0, ends: Ends = "forced", at_least: int = 0,
-    prefix: Sequence[int] = (), constant: float = CONSTANT,
+    prefix: Sequence[int] = (), constant: float = CONSTANT, penalty: float = 1.0,
 ) -> list[list[Hypothesis]]:  # fmt: skip
     """The `beam` best hypotheses found for each sentence that is given (B, S), best first.
 
@@ -24,7 +24,7 @@ def beam_search(
     never depends on its neighbours. Scores are log p / ((5 + length) / 6)^alpha, 5 being the
     `constant`.
     """
-    rules = Constraints(limits, no_repeat, ends, at_least, prefix, constant)
+    rules = Constraints(limits, no_repeat, ends, at_least, prefix, constant, penalty)
     search = _Search(*model.start(given), rules, beam, alpha)
     while len(search.sentence):
         last = search.constraints.last(search.sentence, search.tokens.size(1))  # sentences (n,)

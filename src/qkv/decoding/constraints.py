@@ -38,15 +38,19 @@ def _top(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 class Constraints:
     """The limit of each row, and the rules that all rows share; with `no_repeat` = n, no n tokens stand twice, none
-    ends before it has `at_least` so many tokens, and all begin with `prefix`, whatever the other rules say."""
+    ends before it has `at_least` so many tokens, and all begin with `prefix`, whatever the other rules say.
+
+    `penalty` is that of Keskar et al. 2019 (CTRL), section 4.1: the logits of tokens that the text has already are
+    divided by it. Differs: those below 0 are multiplied, or these tokens would become more likely.
+    """
 
     def __init__(
         self, limits: Sequence[int], no_repeat: int = 0, ends: Ends = "forced", at_least: int = 0,
-        prefix: Sequence[int] = (), constant: float = CONSTANT,
+        prefix: Sequence[int] = (), constant: float = CONSTANT, penalty: float = 1.0,
     ) -> None:  # fmt: skip
         self.limits, self.soonest = torch.tensor(limits), min(limits)
         self.no_repeat, self.ends, self.at_least, self.prefix = no_repeat, ends, at_least, prefix
-        self.constant = constant  # of the length penalty
+        self.constant, self.penalty = constant, penalty  # of length, and of repetition
 
     def last(self, rows: Tensor, length: int) -> Tensor | None:
         """Which of these rows (n,) now write their last token, the `length`-th; None: not one."""
@@ -65,6 +69,10 @@ class Constraints:
         elif tokens.size(1) <= self.at_least:  # but at its limit a text ends
             early = torch.ones(len(logits), dtype=torch.bool) if last is None else ~last
             logits[early.to(logits.device), EOS] = -torch.inf
+        if self.penalty != 1:
+            own = tokens[:, 1:]  # (N, t - 1)
+            old = logits.gather(1, own)
+            logits.scatter_(1, own, torch.where(old > 0, old / self.penalty, old * self.penalty))
         log_p = logits.float().log_softmax(dim=-1)
         written = tokens.size(1) - 1
         given = log_p[:, self.prefix[written]].clone() if written < len(self.prefix) else None

@@ -27,6 +27,7 @@ class Searching(TypedDict, total=False):
     top_p: float  # with sampling: only the fewest tokens whose probabilities reach p
     seed: int
     no_repeat: int  # no run of so many tokens may come twice; 0: any may
+    repetition_penalty: float  # above 1, what stands in a text already is less likely to come again
     at_least: int  # tokens that a text has before it may end
     constant: float  # of the length penalty; 0 for length^alpha
     ends: Ends
@@ -46,6 +47,7 @@ class Search:
     top_p: float = 1.0
     seed: int = 0
     no_repeat: int = 0  # no run of so many tokens may come twice; 0: any may
+    repetition_penalty: float = 1.0  # above 1, what stands in a text already is less likely to come again
     at_least: int = 0  # tokens that a text has before it may end
     constant: float = CONSTANT  # of the length penalty; 0 for length^alpha
     ends: Ends = "forced"
@@ -69,6 +71,9 @@ class Search:
             raise InputError(
                 f"alpha must be a number such as 0.6 or 1, from {-STEEPEST} to {STEEPEST}, not {self.alpha}"
             )
+        if not 0 < self.repetition_penalty < math.inf:
+            found = self.repetition_penalty
+            raise InputError(f"repetition_penalty must be a number above 0, such as 1.2, or 1 for none, not {found}")
         object.__setattr__(self, "prefix", tuple(self.prefix))  # JSON has lists
         if any(token in (PAD, BOS, EOS, UNK) for token in self.prefix):
             raise InputError(f"prefix={self.prefix} holds a token that stands for no word; give the tokens of a text")

@@ -34,7 +34,7 @@ class Plain:
         if how.beam > 1 and not how.sampling:
             writer, given = self.writer(sources, limits), self.given(sources)
             rules: dict[str, Any] = {"no_repeat": how.no_repeat, "ends": how.ends, "at_least": how.at_least}
-            rules |= {"prefix": how.prefix, "constant": how.constant}
+            rules |= {"prefix": how.prefix, "constant": how.constant, "penalty": how.repetition_penalty}
             found = beam_search(writer, given, limits, beam=how.beam, alpha=how.alpha, **rules)
             return [some[: how.n_best] for some in found]
         every, n = collected(self.stream(sources, limits, how, rows)), how.n_best
@@ -66,7 +66,8 @@ def rules_of(how: Search, rows: Sequence[RowNumber], limits: list[int]) -> tuple
     choose: Choose = most_probable
     if how.sampling:
         choose = drawing(how.temperature, how.top_k, how.top_p, uniform(how.seed, rows, limits))
-    return Constraints(limits, how.no_repeat, how.ends, how.at_least, how.prefix, how.constant), choose
+    rules = how.no_repeat, how.ends, how.at_least, how.prefix, how.constant, how.repetition_penalty
+    return Constraints(limits, *rules), choose
 
 
 def padded(sources: list[list[int]], device: torch.device | str = "cpu") -> Tensor:

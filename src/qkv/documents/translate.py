@@ -17,6 +17,7 @@ from qkv.documents.protect import Patterns, protect, set_aside
 from qkv.documents.segment import Mark, Parts, Translates, about_of, changed, replaced
 from qkv.errors import InputError
 from qkv.folder import splits
+from qkv.text.language import is_unspaced
 from qkv.text.sentences import Splitter, split_sentences
 
 # Line ends as str.splitlines knows them, tabs, and more than one space.
@@ -96,7 +97,8 @@ def translate_segments(
     """
     parted = split_sentences if (splits(about_of(translator)) if split is None else split) else whole
     how |= {} if split is None else {"split": split}
-    plans = [list(plan(segment, also, parted)) for segment in segments]
+    is_spaced = not is_unspaced(about_of(translator).get("target", ""))
+    plans = [list(plan(segment, also, parted, is_spaced)) for segment in segments]
     pieces = [item for items in plans for item in items if isinstance(item, Piece)]
     known: Known = {}
     run(translator, pieces, known, how)
@@ -136,20 +138,21 @@ def whole(text: str) -> list[str]:
     return [text]
 
 
-def plan(segment: Parts, also: Patterns, parted: Splitter) -> Iterator[Item]:
+def plan(segment: Parts, also: Patterns, parted: Splitter, is_spaced: bool) -> Iterator[Item]:
     """What to translate, and between it what to leave: the segment in its order."""
     parts = changed(changed(segment, partial(set_aside, also=also)), gaps)
     for is_gap, group in groupby(parts, lambda part: isinstance(part, Mark) and part.kind == "gap"):
         unit = list(group)
-        yield from unit if is_gap else sentences(changed(unit, protect), parted)
+        yield from unit if is_gap else sentences(changed(unit, protect), parted, is_spaced)
 
 
 def gaps(text: str) -> Parts:
     return replaced(text, ((*gap.span(), Mark(gap[0], "gap", is_text=True)) for gap in GAPS.finditer(text)))
 
 
-def sentences(unit: Parts, parted: Splitter) -> Iterator[Item]:
-    """The sentences of a line as pieces; what has no words in it as it is."""
+def sentences(unit: Parts, parted: Splitter, is_spaced: bool) -> Iterator[Item]:
+    """The sentences of a line as pieces; what has no words in it as it is. `is_spaced` says whether the language that
+    is translated into has spaces between sentences: that the source has them or not is no matter."""
     taken = {number for part in unit if isinstance(part, str) for number in NUMBERS.findall(part)}
     free = (str(number) for number in count(FIRST) if str(number) not in taken)
     text = ""
@@ -167,10 +170,21 @@ def sentences(unit: Parts, parted: Splitter) -> Iterator[Item]:
         size = sum(takewhile(bool, is_own))
         own, stands = moved(stands[:size], begin), stands[size:]
         if has_words(sentence):
-            yield trimmed(sentence, own, sentence.strip())
+            piece = trimmed(sentence, own, sentence.strip())
+            if number < len(several):
+                piece.after = apart(piece.after, is_spaced)
+            yield piece
         else:
             yield from as_it_is(sentence, own)
         begin = end
+
+
+def apart(after: Parts, is_spaced: bool) -> Parts:
+    """What stands after a sentence that is not the last: white space as the target has it, marks as they are."""
+    if not is_spaced:
+        return [part for part in after if part != " "]
+    has_space = any(part.isspace() if isinstance(part, str) else part.kind == "space" for part in after)
+    return after if has_space else [*after, " "]
 
 
 def moved(stands: Stands, begin: int) -> Stands:

@@ -64,7 +64,7 @@ class CTranslate2:
     def decode(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
-        ours = how.no_repeat or how.at_least or how.prefix or how.sampling
+        ours = how.no_repeat or how.at_least or how.prefix or how.sampling or how.repetition_penalty != 1
         if ours or how.alpha < 0 or how.ends != "forced":
             return self.plain.decode(sources, limits, how, rows)
         found = self.searched(sources, how, max(limits))

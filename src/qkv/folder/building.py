@@ -13,15 +13,11 @@ from qkv.config import from_tree, to_tree
 from qkv.convert import FAMILIES, find_package
 from qkv.errors import InputError
 from qkv.files import write_json
-from qkv.folder.loaded import VERSION, About, Loaded, described
-from qkv.models import MODELS, Backbone, Headed, Model
+from qkv.folder.loaded import FILES, VERSION, About, Loaded, described
+from qkv.models import MODELS, Backbone, Headed, Model, architecture_of
 from qkv.positions import Learned
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from qkv.weights import check_finite, load_weights, save_weights
-
-FILES = (
-    "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
-)  # fmt: skip
 
 
 def save(
@@ -164,5 +160,4 @@ def origin_of(model: Any) -> Any:
 
 def origin(model: Model) -> tuple[str, Any]:
     """The architecture of a model, or of the backbone that it stands on, and its settings."""
-    model = origin_of(model)
-    return next(name for kind in type(model).__mro__ for name, known in MODELS.items() if known is kind), model.config
+    return architecture_of(model), origin_of(model).config

@@ -4,6 +4,7 @@ Nothing here imports torch. An engine that has a file of its own needs no more t
 """
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from math import prod
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict, cast, get_type_hints
 
+from qkv import manifest
 from qkv.errors import InputError, nearest
 from qkv.files import read_json
 from qkv.text.frames import FRAMES, Pool
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from qkv.models import Model, SequenceToSequence
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+FILES = (
+    "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
+)  # fmt: skip  # that a manifest has; weights have a checksum of their own
 VERSION = 1  # of the folder's layout; a folder from a later one is refused
 # Models whose config.json tells how much they read and write, and whether they go on from prompts.
 TOLD = {"transformer": False, "gpt": True, "gpt2": True}
@@ -180,6 +185,8 @@ def look(folder: Path, device: str = "cpu") -> Loaded:
 
         if (theirs := load_theirs(folder, about, device)) is not None:
             return theirs
+    if not (folder / manifest.NAME).exists():
+        print(f"{folder}: {manifest.UNKNOWN}; {manifest.cure(folder)} writes one", file=sys.stderr)
     name = str(about.pop("model_type")).removeprefix("qkv-")
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     if about.pop("tokenizer", None) != tokenizer.fingerprint:

@@ -17,7 +17,7 @@ from qkv.layers.stack_config import ACTIVATIONS
 from qkv.look.facts import Which
 from qkv.look.sentence import backbone_of, ids_of, read_ids, reads, run
 from qkv.look.steps import Step, table
-from qkv.models import Transformer
+from qkv.models import Transformer, architecture_of
 from qkv.objectives.answers import reading
 from qkv.positions import Position
 from qkv.text.normalise import normalise
@@ -79,7 +79,10 @@ def watch_translating(translator: Translator, text: str, stack: Which, layer: in
 
 def watch_reading(opened: Any, text: str, layer: int, head: int) -> Watched:
     if not reads(opened.model):
-        raise InputError(f"only a transformer has these steps, not a {type(opened.model).__name__.lower()} model")
+        raise InputError(
+            f"only models of attention blocks have these steps, not {architecture_of(opened.model)} models; give "
+            "another --model, such as a bert or a gpt2"
+        )
     backbone: Any = backbone_of(opened.model)
     stack: Which = "encoder" if hasattr(backbone, "encoder") else "decoder"
     check_numbers(stack, layer, head, getattr(backbone, stack), backbone.config.n_heads)

@@ -12,7 +12,7 @@ from qkv.attention import Maps, recording
 from qkv.decoding import Generator, Plain, Translator
 from qkv.errors import InputError
 from qkv.layers import Stack
-from qkv.models import Backbone, Headed, Model, UniLM
+from qkv.models import Backbone, Headed, Model, UniLM, architecture_of
 from qkv.objectives.answers import reading
 from qkv.objectives.one_way import joined
 from qkv.text.normalise import normalise
@@ -139,13 +139,12 @@ def backbone_of(model: Model) -> Backbone:
     """What stands below the heads of a model, if it has heads."""
     found = model.backbone if isinstance(model, Headed) else model
     if not isinstance(found, Backbone) or not reads(found):
-        name = type(found).__name__.lower()
         raise InputError(
-            f"a {name} model is neither a translator nor one that reads a text token by token with attention, as bert "
+            f"{architecture_of(model)} models neither translate nor read a text token by token with attention, as bert "
             "and gpt2 do; there is nothing to look at"
         )
     if not any(isinstance(part, Stack) for part in found.modules()):
-        name = type(found).__name__.lower()
+        name = architecture_of(model)
         raise InputError(f"{name} models have no attention; look at another, such as a bert or a gpt2")
     return found
 

@@ -54,3 +54,9 @@ MODELS: dict[str, type[Model]] = {
     "head_finder": HeadFinder,
     "transe": TransE,
 }
+
+
+def architecture_of(model: Model) -> str:
+    """The name in MODELS of a model, or of the backbone that its heads stand on."""
+    kind = type(model.backbone if isinstance(model, Headed) else model)
+    return next(name for one in kind.__mro__ for name, known in MODELS.items() if known is one)

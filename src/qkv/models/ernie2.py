@@ -35,5 +35,5 @@ class Ernie2(Bert):
         self, ids: Tensor, *, segments: Tensor | None = None, mask: Tensor | None = None, task: Tensor | int = 0
     ) -> Tensor:
         """`task` is the number of one task for all, or of each text's (B,)."""
-        number = torch.as_tensor(task, device=ids.device).expand(len(ids))[:, None]  # (B, 1)
+        number = torch.as_tensor(task, device=ids.device).reshape(-1, 1)  # (1 or B, 1)
         return self.read(self.tokens(ids, segments) + self.tasks(number), ids, mask)

@@ -11,8 +11,6 @@ from qkv.serving.models import Served
 from qkv.serving.queued import check_search
 from qkv.serving.service import Endpoint, Visit
 
-HOLES = 16  # of a text that are filled jointly: each takes a reading of the text for every way that is followed
-
 
 @dataclass(frozen=True, kw_only=True)
 class PredictTexts:
@@ -90,8 +88,9 @@ def fill(asked: Visit) -> dict[str, Any]:
     if not 1 <= wish.k <= most:
         raise Refusal(400, f"k is {wish.k}; ask for 1 to {most} words")
     items = items_of(asked, wish.q, served)
-    if wish.jointly and (holes := max(served.model.holes(text) for text in items)) > HOLES:
-        raise Refusal(400, f"a text has {holes} holes, and at most {HOLES} are filled jointly; leave jointly out")
+    joint = asked.service.limits.holes
+    if wish.jointly and (holes := max(served.model.holes(text) for text in items)) > joint:
+        raise Refusal(400, f"a text has {holes} holes, and at most {joint} are filled jointly; leave jointly out")
     answers = asked.model(served).ask(served.model.fill, items, k=wish.k, jointly=wish.jointly)
     return {"model": served.name, "answers": answers}
 

@@ -18,9 +18,11 @@ def protocol(limits: Limits) -> type[H11Protocol]:
     """uvicorn's own, which by itself waits for the end of headers as long as a client likes."""
 
     class Bounded(H11Protocol):
-        """Closes a connection whose headers have not ended in their time, and one past the limit at once."""
+        """Closes a connection whose headers have not ended in their time, or whose answer nobody reads in its time, and
+        one past the limit at once."""
 
         late: asyncio.TimerHandle | None = None
+        unread: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -40,12 +42,28 @@ def protocol(limits: Limits) -> type[H11Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
             self.watch(is_over=True)
+            self.resume_writing()
+
+        def pause_writing(self) -> None:
+            """A client that asks and does not read the answer has as long as the answer may take."""
+            super().pause_writing()
+            self.unread = self.loop.call_later(limits.seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self.unread is not None:
+                self.unread.cancel()
+
+        def end(self) -> None:
+            """What is still to be sent has its time, too."""
+            self.transport.close()
+            self.unread = self.loop.call_later(limits.seconds, self.transport.abort)
 
         def watch(self, *, is_over: bool = False) -> None:
             """Time runs while there is no request to answer."""
             is_waiting = not is_over and (self.cycle is None or self.cycle.response_complete)
             if is_waiting and self.late is None:
-                self.late = self.loop.call_later(limits.header_seconds, self.transport.close)
+                self.late = self.loop.call_later(limits.header_seconds, self.end)
             elif not is_waiting and self.late is not None:
                 self.late.cancel()
                 self.late = None

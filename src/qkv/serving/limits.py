@@ -49,6 +49,9 @@ class Limits:
     connections: int = 1024  # open at the same time; more are closed at once
     header_seconds: int = 20  # until the headers of a request have ended
     kept_files: int = 32  # translated files that wait to be fetched; half of them, if they are of one client
+    kept_seconds: int = 1800  # that each waits
+    holes: int = 16  # of a text that are filled jointly: each is a reading of the text for every way that is followed
+    suggestion_bytes: int = 2**26  # of the file of suggestions; beyond, it is full
 
     def __post_init__(self) -> None:
         for name, given in vars(self).items():

@@ -93,13 +93,19 @@ def reloaded_by_signal(service: Service, again: Again | None) -> Iterator[None]:
     if again is None or not hasattr(signal, "SIGHUP"):
         yield
         return
-    before = signal.signal(
-        signal.SIGHUP, lambda *_: threading.Thread(target=reload, args=(service, again), daemon=True).start()
-    )
+    opening: list[threading.Thread] = []
+
+    def begin(*_: object) -> None:
+        opening.append(threading.Thread(target=reload, args=(service, again)))
+        opening[-1].start()
+
+    before = signal.signal(signal.SIGHUP, begin)
     try:
         yield
     finally:
         signal.signal(signal.SIGHUP, before)
+        for one in opening:
+            one.join()  # cut off while torch reads a model, it would take the whole process with it: an abort
 
 
 def reload(service: Service, again: Again) -> None:

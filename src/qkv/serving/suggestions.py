@@ -6,16 +6,14 @@ import threading
 from pathlib import Path
 
 from qkv.errors import InputError
-from qkv.serving.limits import Refusal
-
-LARGEST = 64 * 2**20  # bytes: beyond, the file is full
+from qkv.serving.limits import Limits, Refusal
 
 
 class Suggestions:
     """Appends whole lines and syncs each, so that a crash leaves no half of one that was confirmed."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.lock = path, threading.Lock()
+    def __init__(self, path: Path, most: int = Limits.suggestion_bytes) -> None:
+        self.path, self.most, self.lock = path, most, threading.Lock()
         try:
             with path.open("ab+") as file:
                 end = file.seek(0, os.SEEK_END)
@@ -28,8 +26,8 @@ class Suggestions:
     def add(self, source: str, target: str, text: str, better: str) -> None:
         line = json.dumps({source: text, target: better}, ensure_ascii=False) + "\n"
         with self.lock, self.path.open("ab") as file:
-            if file.tell() + len(line) > LARGEST:
-                raise Refusal(503, "the server keeps no more suggestions; ask its operator to empty the file")
+            if file.tell() + len(line) > self.most:
+                raise Refusal(503, f"the server keeps {self.most} bytes of suggestions; ask its operator for more room")
             file.write(line.encode())
             file.flush()
             os.fsync(file.fileno())

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from qkv.serving.limits import Limits, Refusal, share_of
 
 PREFIX = "qkv-serve-"
-KEPT = 1800  # seconds that a translated file waits to be fetched
 
 
 class Kept(NamedTuple):
@@ -66,7 +65,7 @@ class Uploads:
         kept = self.folder / one
         with self.lock:
             path.replace(kept)
-            self.kept[one] = Kept(kept, name, client, time.monotonic() + KEPT)
+            self.kept[one] = Kept(kept, name, client, time.monotonic() + self.limits.kept_seconds)
         return one
 
     def fetch(self, one: str, *, is_last: bool = True) -> tuple[bytes, str]:

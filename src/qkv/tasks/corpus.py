@@ -12,6 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
+from qkv import manifest
 from qkv.config import Tree, parse_call, to_tree
 from qkv.convert import adopt
 from qkv.data import Counts, GoingOn, PackedRows, RowsOnDisk, write_packed, write_rows
@@ -26,6 +27,7 @@ from qkv.text.tokenizer import TOKENIZERS, Tokenizer
 MOST_HASHES = 100_000  # ten times what a run can hold out: to say what one in ten is, no more need be known
 LARGE = 5 * 10**7  # letters of a corpus that several processes encode: to start them takes seconds
 DRAFTS = ".drafts.part"  # beside a corpus: what is encoded of it so far
+SEALED = ("corpus.json", "tokenizer.json", "valid.jsonl", "train/index.json", "valid/index.json")  # which has the rest
 MEMORY = "examples in memory"  # what stands for a file's name where there is none
 
 Tick = Callable[[int], None]
@@ -205,6 +207,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
+        manifest.check(folder)
         try:
             return cls(folder, read_json(folder / "corpus.json"))
         except InputError:
@@ -255,6 +258,7 @@ class Corpus:
                 valid.file.seek(0)
                 file.writelines(valid.file)
             write_json(partial / "corpus.json", {"facts": facts, "digests": survey.digests})
+            manifest.seal(partial, SEALED)
         return cls.open(folder)
 
     def valid_examples(self, kind: type[Any], most: int | None = None) -> list[Any]:

@@ -1,20 +1,17 @@
 """A run of so many minutes: its size, warm-up and validations follow from the pace that is measured before it."""
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-
-import torch
 
 from qkv.config import Tree, merge, parse_call, to_call
 from qkv.folder import Loaded
 from qkv.objectives import objective
 from qkv.tasks import Corpus, Task
 from qkv.training import prepare
-from qkv.training.pace import READING
+from qkv.training.pace import READING, of_writing
 from qkv.training.ranks import Ranks
 from qkv.training.settings import Settings
 from qkv.training.trainer import Hooks, Trainer
@@ -25,7 +22,6 @@ ROOMY = 1000  # and 18 after 700. With fewer than these, a smaller model or smal
 FEWEST_TOKENS = 1024  # in a batch
 VALIDATIONS = 20  # of a run
 TRAINING, VALIDATING = 0.9, 0.1  # of its time
-SOME = 20  # sentences that are written to see how long it takes
 
 
 class Timed(Protocol):
@@ -51,17 +47,11 @@ class Tried:
         return self.trainer.probe() * self.settings.training.accumulate / self.ranks.count
 
     def validation(self) -> float:
-        """Seconds of a validation, by what reading a batch takes in training and by some sentences that are written."""
-        c, batches = self.settings.training, self.task.validation(self.corpus.valid).count(0)
-        judge = self.task.judge(
-            Loaded(self.model, self.corpus.tokenizer, self.task.about(self.corpus)), self.corpus,
-            replace(c, bleu_sentences=min(SOME, c.bleu_sentences), best_by="loss"),
-        )  # fmt: skip
-        began = time.monotonic()
-        with torch.inference_mode():
-            judge()
-        written = (time.monotonic() - began) * max(1.0, c.bleu_sentences / SOME)
-        return batches * self.trainer.probe(1) * READING + written
+        """Seconds of a validation with the first weights."""
+        loaded = Loaded(self.model, self.corpus.tokenizer, self.task.about(self.corpus))
+        batches = self.task.validation(self.corpus.valid).count(0)
+        writing = of_writing(self.task, loaded, self.corpus, self.settings.training)
+        return batches * self.trainer.probe(1) * READING + writing
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from qkv.training import budget, checkpoint, going_on, prepare
 from qkv.training.given import AlsoGiven, Section, check_call, sorted_out, with_limits
 from qkv.training.groups import Group, parted
 from qkv.training.optimizers import freeze
+from qkv.training.pace import of_validation
 from qkv.training.ranks import ALONE, Ranks, joined
 from qkv.training.settings import Settings, asked_for, check, modern, paths, task_for, task_of
 from qkv.training.telling import OnEvent, Teller
@@ -159,7 +160,8 @@ class Run:
         pace = trainer.probe() if self.ranks.is_first or shares else 0.0
         with checkpoint.explained(self.out):
             if self.ranks.is_first:
-                teller.announce(trainer, task.counted(corpus), went_on, pace, valid.count(0))
+                validation = of_validation(trainer, task, loaded, corpus, pace)
+                teller.announce(trainer, task.counted(corpus), went_on, pace, validation)
                 with teller.listening():
                     stopped = trainer.run()
                 teller.summary(stopped)
@@ -217,7 +219,8 @@ class Run:
             write_json(self.folder.baselines, baselines)
         with checkpoint.explained(self.out):
             write_text(self.folder.recipe, HEADER + tomli_w.dumps(to_tree(settings)))
-            manifest.seal(self.folder.place, [self.folder.recipe.name])
+            kept = (self.folder.recipe, self.folder.baselines)
+            manifest.seal(self.folder.place, [path.name for path in kept if path.exists()])
         return settings, corpus, model
 
     def opened(self, asked: Tree) -> tuple[Task, Settings, Corpus, Model]:

@@ -120,8 +120,8 @@ class Teller:
         self.recent: deque[tuple[float, int, float]] = deque(maxlen=50)  # when, tokens, loss
         self.printed, self.validation = 0.0, ""
 
-    def announce(self, trainer: Trainer, counted: str, went_on: bool, pace: float, valid_batches: int = 0) -> None:
-        """`pace` is in seconds a batch, as it was tried."""
+    def announce(self, trainer: Trainer, counted: str, went_on: bool, pace: float, validation: float) -> None:
+        """`pace` is in seconds a batch, `validation` in seconds, as they were tried."""
         self.trainer = t = trainer
         model: Any = t.model
         self.say(f"{counted}; {self.settings.model.vocab_size:,} sub-words")
@@ -132,7 +132,7 @@ class Teller:
         )
         if went_on:
             self.say(f"going on from step {t.now.step:,} ({duration(t.now.seconds)} of training so far)")
-        self.time = TimeLeft(t, pace * t.c.accumulate, valid_batches)
+        self.time = TimeLeft(t, pace * t.c.accumulate, validation)
         about = f"about {duration(left)} at " if (left := self.time.seconds()) is not None else ""
         plan = f"{about}{pace * t.c.accumulate:.2f} s a step"
         self.say(f"limits: {self.limits()}; {plan}. Settings and log are in {self.folder.place}")

@@ -1,6 +1,10 @@
 """Why it is built so: the claims of the lecture notes, N1 to N41, and of papers on long texts, N42 to N44, each
 measured with qkv's own parts."""
 
+from collections.abc import Callable
+from pathlib import Path
+
+from qkv.config import read_toml
 from qkv.errors import InputError, nearest
 from qkv.why import anatomy, depth, formula, kinds, length, long, masks, positions, recurrence
 from qkv.why.claim import Claim, Measured, Verdict
@@ -117,3 +121,14 @@ def find(name: str) -> Claim:
     if key not in known:
         raise InputError(f"there is no claim {name!r}; {nearest(key, known)}")
     return known[key]
+
+
+def said_in(language: str) -> Callable[[str], str]:
+    """What says a claim, a verdict or a topic in that language, by its English words; and the reason, by "N11 why"."""
+    if language == "en":
+        return str
+    told = read_toml(Path(__file__).with_name("chinese.toml"))
+    known = told["verdicts"] | told["topics"] | {"about": told["about"]}  # which begins the page
+    known |= {claim.words: told[claim.number]["claim"] for claim in CLAIMS}
+    known |= {f"{claim.number} why": told[claim.number]["why"] for claim in CLAIMS}
+    return lambda words: known.get(words, words)

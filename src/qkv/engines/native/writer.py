@@ -55,7 +55,7 @@ class NativeWriter:
     def decode(
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> list[list[Hypothesis]]:
-        if not self.has_room(sources, limits):
+        if not self.has_room(sources, limits) or how.repetition_penalty != 1:
             return self.plain.decode(sources, limits, how, rows)
         beam = 1 if how.sampling else how.beam
         found = self.native.search(beam=beam, **self.asked(sources, limits, how, rows))
@@ -65,7 +65,7 @@ class NativeWriter:
         self, sources: list[list[int]], limits: list[int], how: Search, rows: Sequence[RowNumber] | None = None
     ) -> Iterator[NextTokens]:
         """What `decode` gives, greedy or drawn, a token of each text at a time."""
-        if not self.has_room(sources, limits):
+        if not self.has_room(sources, limits) or how.repetition_penalty != 1:
             yield from self.plain.stream(sources, limits, how, rows)
             return
         for numbers, tokens, done in self.native.stream(**self.asked(sources, limits, how, rows)):
