@@ -60,7 +60,7 @@ def asked_of_a_model(place: Path) -> dict[str, object]:
         ]
         for engine in ("auto", "lean", "int8", "lean+shortlist")
     }
-    ways["align"] = lambda: qkv.load(place, engine="lean").align(TEXTS, [text[::-1] for text in TEXTS])
+    ways["align"] = lambda: qkv.load(place, engine="float32").align(TEXTS, [text[::-1] for text in TEXTS])
     ways["check"] = lambda: run("check", str(place))
     return {name: answer(way) for name, way in ways.items()}
 
@@ -70,7 +70,7 @@ def asked_of_a_run(place: Path) -> dict[str, object]:
 
     def weights() -> str:
         go_on(place.parent / "pairs.tsv", place, 6)
-        qkv.load(place, engine="lean")
+        qkv.load(place, engine="float32")
         return digest(place / "model.safetensors")
 
     return {"goes on": answer(weights, SAID_OF_A_RUN)}
