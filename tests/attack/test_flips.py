@@ -58,7 +58,7 @@ def asked_of_a_model(place: Path) -> dict[str, object]:
         engine: lambda engine=engine: [  # type: ignore[misc]
             (one.text, one.score) for one in qkv.load(place, engine=engine).translate(TEXTS, beam=1)
         ]
-        for engine in ("auto", "lean", "int8", "lean+shortlist")
+        for engine in ("auto", "float32", "int8", "float32+shortlist")
     }
     ways["align"] = lambda: qkv.load(place, engine="float32").align(TEXTS, [text[::-1] for text in TEXTS])
     ways["check"] = lambda: run("check", str(place))
