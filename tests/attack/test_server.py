@@ -198,7 +198,7 @@ SLOW = {
     "headers that never end": b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Endless: ",
     "a body that never ends": b"POST /translate HTTP/1.1\r\n" + BODY + b"\r\n{",
     "a file that never ends": b"POST /translate_file HTTP/1.1\r\n" + BODY + b"X-Forwarded-For: 10.0.0.%d\r\n\r\n--x",
-    "an answer that is not read": b"GET /docs HTTP/1.1\r\nHost: localhost\r\n\r\n" * 400,
+    "an answer that is not read": b"GET /docs HTTP/1.1\r\nHost: localhost\r\n\r\n" * 60,  # more than waits in sockets
 }
 
 
@@ -294,6 +294,17 @@ def plain(body: bytes) -> bytes:
     return re.sub(rb'"(id|created)": ?("[^"]*"|\d+)', b"", body)
 
 
+FRACTION = re.compile(rb"-?\d+\.\d+(?:e-?\d+)?")
+
+
+def is_same(one: bytes, other: bytes) -> bool:
+    """To the letter, but for the last digits of fractions: torch adds numbers up in another order beside others."""
+    if FRACTION.sub(b"", one) != FRACTION.sub(b"", other):
+        return False
+    both = zip(*([float(number) for number in FRACTION.findall(body)] for body in (one, other)), strict=True)
+    return all(abs(ours - theirs) <= 1e-6 for ours, theirs in both)
+
+
 async def send_load(server: Server, alone: list[tuple[int, bytes]], until: float, number: int) -> tuple[int, list[str]]:
     """Each route in turn, as long as there is time; whoever asks beside, the answers are those to one alone."""
     asked, faults, rng = 0, list[str](), random.Random(f"{SEED} {number}")
@@ -303,7 +314,7 @@ async def send_load(server: Server, alone: list[tuple[int, bytes]], until: float
         writer.write(request_of(*LOAD[which]))
         try:
             status, body, _ = await asyncio.wait_for(answer(reader), PATIENCE)
-            if (status, plain(body)) != alone[which]:
+            if status != alone[which][0] or not is_same(plain(body), alone[which][1]):
                 faults.append(f"{LOAD[which]}: {status} {body[:200]!r} and not {alone[which]}"[:600])
         except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
             faults.append(f"{LOAD[which]}: {type(error).__name__}")

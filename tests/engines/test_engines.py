@@ -1,6 +1,7 @@
 """Engines by name: each of them finds what the plain one finds; old names are read, wrong ones refused."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 import qkv
 from kit import TEXTS, save_untrained, stirred, tiny_model, tokenizer
-from qkv import folder, manifest, record_attention
+from qkv import engines, folder, manifest, record_attention
 from qkv.convert import digest
 from qkv.decoding import Search, Translator
 from qkv.decoding.plain import Plain
@@ -92,6 +93,23 @@ def test_old_names_are_read_and_the_new_one_said(
             load_translator(saved, engine=f"{old}+shortlist")
         said = f"the engine {old}+shortlist is called {new}+shortlist now; write {new}+shortlist\n"
         assert capsys.readouterr().err == said
+
+
+def test_where_the_native_engine_was_not_built_ctranslate2_writes_else_torch(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said once; a language model, which it does not stream, is torch's."""
+    monkeypatch.setattr("qkv.engines.is_built", lambda: False)
+    engines.tell_once.cache_clear()
+    found = load_translator(saved)
+    assert found.engine.name == "ctranslate2"
+    assert found.translate(TEXTS) == load_translator(saved, engine="plain").translate(TEXTS)
+    load_translator(saved)
+    assert capsys.readouterr().err.count("the native engine is not built here") == 1
+    assert engines.chosen(saved, found.model) == "ctranslate2: the native engine is not built"
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    assert load_translator(saved).engine.name == "plain"
+    engines.tell_once.cache_clear()
 
 
 def test_an_option_that_there_is_not_is_refused(saved: Path, tmp_path: Path) -> None:

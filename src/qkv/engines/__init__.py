@@ -5,7 +5,9 @@ What is of torch is imported when it is opened: the native engine on a folder's 
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -105,13 +107,26 @@ def open_ctranslate2(loaded: Loaded, workers: int = 0, compute: str = "default")
 
 
 def auto(loaded: Loaded, workers: int = 0) -> Engine:
-    """8 bits where the folder has them, else float32, which is there at once and always the same."""
+    """8 bits where the folder has them, else float32, which is there at once and always the same; where the native
+    engine was not built, CTranslate2 if it is installed and can hold the model."""
     if loaded.folder is not None and loaded.device == "cpu" and has_fast_bytes(loaded.folder):
         try:
             return open_bytes(loaded, workers)
         except InputError as error:  # the model was trained on since then, or they are damaged
             print(f"engine int8 is left out: {error}", file=sys.stderr)
+    if not is_built() and has_two_stacks(loaded.model):
+        with suppress(InputError):
+            engine = open_ctranslate2(loaded, workers)
+            tell_once(f"{NOT_BUILT}: CTranslate2 writes")
+            return engine
     return open_float32(loaded, workers)
+
+
+def has_two_stacks(model: "Model") -> bool:
+    """Whether it is of the kind that CTranslate2 translates with."""
+    from qkv.models import EncoderDecoder
+
+    return isinstance(model, EncoderDecoder)
 
 
 def is_there(does: str) -> bool:
@@ -146,7 +161,8 @@ def chosen(path: Path, model: "Model") -> str:
     if not has_native_form(getattr(model, "backbone", model)):
         return "plain: the model has no other form"
     if not is_built():
-        return "plain: the native engine is not built"
+        other = has_two_stacks(model) and find_spec("ctranslate2") is not None
+        return f"{'ctranslate2' if other else 'plain'}: the native engine is not built"
     return f"int8: {NATIVE} is there, for {processor()}" if has_fast_bytes(path) else "float32: " + no_bytes(path)
 
 
