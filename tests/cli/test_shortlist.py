@@ -74,6 +74,8 @@ def test_what_is_refused_writes_nothing(qkv: Any, copy: Path, flags: list[str], 
 
 def test_a_folder_without_its_data_asks_for_some(qkv: Any, copy: Path) -> None:
     shutil.rmtree(copy / "training" / "data" / "train")
+    assert "has changed since it was written" in qkv("shortlist", copy).err
+    assert qkv("check", copy, "--seal").code == 0  # it was meant
     assert "has no data of a training run; give --train train.en train.de" in qkv("shortlist", copy).err
     shutil.rmtree(copy / "training")
     assert "has no validation set of a training run; give --valid val.en val.de" in qkv("shortlist", copy).err

@@ -1,5 +1,6 @@
 """What a run keeps for the native engine: a form that says what the model says, or none; and what runs without one."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,8 @@ def test_where_no_engine_was_built_torch_writes_and_that_is_said_once(
     save_untrained(tmp_path, "transformer", WORDS, {}, max_length=40)
     (tmp_path / FILE).write_bytes(b"")  # made elsewhere
     monkeypatch.setattr(library, "LIBRARY", str(tmp_path / "none.so"))
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)  # nor is this there
+    monkeypatch.setattr("qkv.engines.find_spec", lambda name: None)
     library.library.cache_clear()
     tell_once.cache_clear()
     try:

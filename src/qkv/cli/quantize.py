@@ -46,7 +46,7 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
     """
     from qkv.convert import digest
     from qkv.engines.forming import AGREE
-    from qkv.engines.native.file import write
+    from qkv.engines.native.file import can_write, has_native_form, write
     from qkv.engines.native.library import Native
     from qkv.engines.native.reader import FILE
     from qkv.engines.native.writer import NativeWriter
@@ -57,6 +57,9 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
     if not may_translate(model):
         return quantize_reader_(model, valid, json=json)
     translator = load_translator(model, engine="float32")
+    if has_native_form(translator.model) and not can_write(translator.model):
+        kind = type(translator.model).__name__
+        raise InputError(f"{model} holds a {kind}, which 8 bits can read with and not write; use --engine plain")
     pairs = pairs_to_compare(translator, model, valid)
     with replacing(model / FILE) as new:
         write(new, translator.model, made_of=digest(model))

@@ -97,6 +97,10 @@ def open_bytes(loaded: Loaded, workers: int = 0) -> Engine:
         return NativeWriter(
             lambda: loaded.model, native_file(path), has_prompts=loaded.has_prompts, source_end=ends, workers=workers
         )
+    from qkv.engines.native.file import can_write
+
+    if not can_write(loaded.model):  # the file is of one that reads, as UniLM does; with what writes it is torch's
+        return open_plain(loaded)
     return NativeWriter.of(loaded.model, native_file(path), workers)
 
 
