@@ -114,7 +114,7 @@ test-slow: $(VENV)/ready
 # minutes, `make attack PART=flips` one part; docs/results/attack.md is written from build/attack, which has what was found.
 attack: $(VENV)/ready
 	@rm -rf build/attack/$(or $(PART:commands=inputs),*).jsonl
-	QKV_ATTACK=$(QKV_ATTACK) QKV_ATTACK_TABLE=$(CURDIR)/build/attack $(BIN)/pytest -m attack tests/attack/$(if $(PART),test_$(PART).py)
+	QKV_ATTACK=$(QKV_ATTACK) QKV_ATTACK_TABLE=$(CURDIR)/build/attack $(BIN)/python -m pytest -m attack tests/attack/$(if $(PART),test_$(PART).py)
 	$(BIN)/python tests/attack/table.py build/attack > docs/results/attack.md
 
 # The docs as a site in build/site, by an environment of its own; once that is there, no network is needed.
