@@ -179,10 +179,12 @@ corpus.Corpus.write(Path(sys.argv[2]) / "corpus", task, survey, tokenizer, task.
 def test_a_process_that_is_killed_is_gone_on_for_and_leaves_no_other(tmp_path: Path) -> None:
     note = tmp_path / corpora.DRAFTS / "written.json"
     command = [sys.executable, "-c", KILLED, str(Path(__file__).parents[1]), str(tmp_path)]
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}) as process:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE) as process:
         while process.poll() is None and not (note.exists() and json.loads(note.read_text())["chunks"] > 2):
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
+        assert process.communicate(timeout=60)[1] == b""  # all that hold this pipe have ended, and said nothing
     done = json.loads(note.read_text())["chunks"]
     assert 2 < done < 18
     task, survey, tokenizer = pairs_in(tmp_path / "again")

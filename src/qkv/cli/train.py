@@ -120,6 +120,7 @@ def train(
         lifeline.leave_with_parent()
     from qkv.engines.native.kept import threads
     from qkv.training import train as run
+    from qkv.training.given import MOST_WORKERS
 
     given = {"minutes": minutes, "epochs": epochs, "steps": steps, "device": device}
     limits = {name: value for name, value in given.items() if value is not None}
@@ -130,7 +131,7 @@ def train(
     }  # fmt: skip
     trained = run(
         *files, task=task or "", start=start, out=out, valid=valid or (), test=test or (), recipe=recipe,
-        restart=restart, workers=threads() if workers is None else workers,
+        restart=restart, workers=min(threads(), MOST_WORKERS) if workers is None else workers,
         **{name: value for name, value in asked.items() if value},
     )  # fmt: skip
     return 130 if trained.stopped == "interrupted" else 0

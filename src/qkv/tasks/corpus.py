@@ -233,7 +233,7 @@ class Corpus:
         }  # fmt: skip
         going_on = None
         if is_large := survey.characters > LARGE:
-            key = [task.name, to_tree(task.data), facts, survey.digests, how]
+            key = [task.name, task.model.__name__, to_tree(task.data), facts, survey.digests, how]
             named = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=16).hexdigest()
             going_on = GoingOn(folder.parent / DRAFTS, named, task.tallies)
         with replacing(folder) as partial:

@@ -1,9 +1,7 @@
 """Examples become rows of ids, some at a time; those of a large corpus by several processes.
 
-    python -m qkv.tasks.encoding [parts.py ...]
-
-is one of these: it reads what to do as a line of JSON, then lines of examples, and answers each with a line of JSON and
-the bytes of their rows. It ends when nobody writes to it any more.
+`main` is one of these: it reads what to do as a line of JSON, then lines of examples, and answers each with a line of
+JSON and the bytes of their rows. It ends when nobody writes to it any more, or reads what it says.
 """
 
 import json
@@ -29,6 +27,7 @@ from qkv.text.adopted import kind_of
 from qkv.text.tokenizer import Tokenizer
 
 CHUNK, LETTERS = 4096, 2**20  # examples that are encoded together, or letters: each takes some 100 bytes
+MAIN = "from qkv.tasks.encoding import main; main()"
 AHEAD = 3  # chunks that each process has been given, or has answered and nobody has taken yet
 
 
@@ -92,7 +91,7 @@ class Encoder:
 
     def __init__(self, task: Any, tokenizer: Tokenizer, facts: About) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "qkv.tasks.encoding", *map(str, parts.IMPORTED)],
+            [sys.executable, "-c", MAIN, *map(str, parts.IMPORTED)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C comes to whoever asks it, and it ends with them
             env={**os.environ, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"},
@@ -158,7 +157,9 @@ def answer(given: IO[bytes], out: IO[bytes]) -> None:
         out.flush()
 
 
-if __name__ == "__main__":
+def main() -> None:
     for path in sys.argv[1:]:
         parts.import_file(Path(path))
-    answer(sys.stdin.buffer, sys.stdout.buffer)
+    with suppress(BrokenPipeError):
+        answer(sys.stdin.buffer, sys.stdout.buffer)
+    os._exit(0)  # whoever asked may be gone: there is nobody to flush to
