@@ -70,6 +70,15 @@ def test_the_other_process_makes_the_rows_of_this_one(name: str, tmp_path: Path)
     assert counted == task.tallies()
 
 
+def test_half_a_line_is_of_one_who_is_gone(tmp_path: Path) -> None:
+    task, survey, tokenizer, facts = surveyed("classify", tmp_path)
+    spec = {"task": task.name, "model": task.model.__name__, "data": to_tree(task.data), "facts": facts}
+    told = json.dumps({**spec, "tokenizer": tokenizer.to_str()}).encode()
+    for given in (b"", told[:50], told + b"\n" + json.dumps([values_of(next(iter(survey.train)))]).encode()):
+        answer(io.BytesIO(given), out := io.BytesIO())
+        assert not out.getvalue()
+
+
 def pairs_in(place: Path) -> tuple[Translate, Survey, Tokenizer]:
     place.mkdir()
     task = Translate(PairsConfig(vocab_size=320, source="en", target="de", held_out=20, max_length=12))

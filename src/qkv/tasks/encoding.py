@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from itertools import takewhile
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any
@@ -135,13 +136,16 @@ def answer(given: IO[bytes], out: IO[bytes]) -> None:
     from qkv.models import MODELS
     from qkv.tasks import TASKS
 
-    spec = json.loads(given.readline())
+    lines = takewhile(lambda line: line.endswith(b"\n"), given)  # half a line is of one who is gone
+    if (first := next(lines, None)) is None:
+        return
+    spec = json.loads(first)
     kind, model = TASKS[spec["task"]], next(one for one in MODELS.values() if one.__name__ == spec["model"])
     task = kind(from_tree(kind.data_class, spec["data"], "data"), model)
     sub_words = kind_of(json.loads(spec["tokenizer"]))
     assert sub_words is not None
     tokenizer = Tokenizer(spec["tokenizer"], sub_words)
-    for line in given:
+    for line in lines:
         for tally in task.tallies().values():
             tally.clear()
         try:
