@@ -20,7 +20,8 @@ from qkv.convert.export import write_hugging_face
 from qkv.convert.families import bert, gpt, llama, xlnet
 from qkv.convert.family import TABLES, Family, find_part, our_weights, plain
 from qkv.models import Headed, count_parameters
-from qkv.objectives import Asked, CausalLM, Classes, MaskedLM
+from qkv.objectives import Asked, CausalLM, Choices, Classes, MaskedLM, NextSentence, Spans, Tags, Together
+from qkv.objectives.answers import NO_TAG
 from qkv.text.tokenizer import PAD
 
 V, T, LAYERS, LENGTHS = 60, 11, 2, [11, 7, 1, 9]
@@ -108,6 +109,20 @@ class Twins:
         inputs = {"input_ids": ids, "attention_mask": self.real.long(), **self.more("token_type_ids", "task_type_ids")}
         return {key: self.padded_left(value) for key, value in inputs.items()} if self.family.pads_left else inputs
 
+    def as_read(self, theirs: Any, given: dict[str, Any]) -> dict[str, Any]:
+        """The same as a class reads it: where it chooses, each row is a choice of one question."""
+        kind = theirs.__class__.__name__
+        if kind.endswith("DoubleHeadsModel"):
+            return {"input_ids": given["input_ids"][None], "mc_token_ids": self.real.sum(dim=1)[None] - 1}
+        if kind.endswith("MultipleChoice"):  # two of these classes do not flatten all that they read
+            return {key: value if key == "task_type_ids" else value[None] for key, value in given.items()}
+        return given
+
+    def alone(self, row: int, given: dict[str, Any]) -> dict[str, Any]:
+        """What theirs reads of one row (1, n), without its padding."""
+        real = given["attention_mask"][row].bool()
+        return {key: value[row : row + 1, real] for key, value in given.items()}
+
     def padded_left(self, ours: Tensor) -> Tensor:
         """Rows (B, T) with their padding on the other side."""
         return torch.stack([row.roll(T - n) for row, n in zip(ours, LENGTHS, strict=True)])
@@ -152,12 +167,7 @@ def twins(name: str, end: str, places: Path) -> Twins:
 
 def answers(theirs: Any, ours: Any, t: Twins, given: dict[str, Any], rows: Tensor) -> list[tuple[Tensor, Tensor]]:
     """All that both say: every hidden state, and what is asked of the class. `rows` are their ids of ours."""
-    many = theirs.__class__.__name__.endswith(("MultipleChoice", "DoubleHeadsModel"))
-    if many:  # each row is a choice of one question; two of their classes do not flatten all that they read
-        given = {key: value if key == "task_type_ids" else value[None] for key, value in given.items()}
-    if theirs.__class__.__name__.endswith("DoubleHeadsModel"):
-        given = {"input_ids": given["input_ids"], "mc_token_ids": t.real.sum(dim=1)[None] - 1}
-    out = theirs(**given, output_hidden_states=True)
+    out = theirs(**t.as_read(theirs, given), output_hidden_states=True)
     states: list[Tensor] = []
     stack = t.backbone.encoder if t.family.predicts else t.backbone.decoder
     handles = [block.register_forward_hook(lambda _, g, __: states.append(g[0])) for block in stack.blocks]
@@ -201,12 +211,9 @@ def test_everything_that_is_said(twins: Twins, name: str, end: str) -> None:
 
 
 # Of a block that BigBird sees twice, transformers counts the second time in its context, not in its map.
-MAPPED = [(name, ends[0]) for name, (*_, ends) in FAMILIES.items() if name != "BigBird"]
-
-
-@pytest.mark.parametrize(("name", "end"), MAPPED)
+@pytest.mark.parametrize(("name", "end"), [(name, end) for name, end in CASES if name != "BigBird"])
 def test_every_map_of_attention(twins: Twins, name: str, end: str) -> None:
-    expected = twins.theirs(**twins.given(), output_attentions=True).attentions
+    expected = twins.theirs(**twins.as_read(twins.theirs, twins.given()), output_attentions=True).attentions
     with recording(twins.ours) as maps:
         twins.ours(**twins.inputs())
     assert len(maps) == len(expected) == LAYERS
@@ -241,23 +248,52 @@ def test_every_gradient(twins: Twins, name: str, end: str) -> None:
         assert (mine - other).abs().max() <= 1e-4 * max(1.0, float(other.abs().max())), key
 
 
-LOSSES = [(name, end) for name, end in CASES if end in ("ForMaskedLM", *WRITING, "ForSequenceClassification")]
+def questions(t: Twins, end: str, given: dict[str, Any]) -> list[tuple[Any, Asked, str, dict[str, Tensor]]]:
+    """What a class is asked: our objective and its question, the loss of theirs, and the labels for it."""
+    kinds = torch.tensor([0, 2, 1, 1])
+    words = asked(t.ids[:, 1:] if end in (*WRITING, "DoubleHeadsModel") and not t.family.predicts else t.ids)
+    wanted = given["input_ids"].masked_fill(given["attention_mask"] == 0, -100)
+    objective: Any = MaskedLM() if words.labels.shape == t.ids.shape else CausalLM()
+    right = Asked({}, (torch.tensor([2]), torch.ones(1, 4, dtype=torch.bool)), 1)
+    if end in ("ForMaskedLM", *WRITING):
+        return [(objective, words, "loss", {"labels": wanted})]
+    if end == "ForPreTraining":
+        both = Together([(1.0, "masked_lm", objective), (1.0, "next_sentence", NextSentence())])
+        parts = [words, Asked({}, kinds % 2, 4)]
+        question = Asked({}, words.labels, words.count, parts=parts, weights=(1.0, 1.0))
+        return [(both, question, "loss", {"labels": wanted, "next_sentence_label": kinds % 2})]
+    if end == "DoubleHeadsModel":
+        mine = [(objective, words, "loss", {"labels": wanted[None]}), (Choices(), right, "mc_loss", {})]
+        return [(*one, {**more, "mc_labels": right.labels[0]}) for *one, more in mine]  # type: ignore[list-item]
+    if end == "ForMultipleChoice":
+        return [(Choices(), right, "loss", {"labels": right.labels[0]})]
+    if end == "ForTokenClassification":
+        tags = torch.where(t.real & (torch.arange(T) % 3 > 0), torch.arange(T) % 3, NO_TAG)
+        theirs = t.padded_left(tags) if t.family.pads_left else tags
+        return [(Tags(), Asked({}, tags, int((tags != NO_TAG).sum())), "loss", {"labels": theirs})]
+    if end.startswith("ForQuestionAnswering"):
+        places = torch.tensor([[3, 7], [6, 6], [0, 0], [0, 8]])
+        return [
+            (Spans(), Asked({}, places, 4), "loss", {"start_positions": places[:, 0], "end_positions": places[:, 1]})
+        ]
+    if end == "ForNextSentencePrediction":
+        return [(NextSentence(), Asked({}, kinds % 2, 4), "loss", {"labels": kinds % 2})]
+    return [(Classes(), Asked({}, kinds, 4), "loss", {"labels": kinds})]
 
 
-@pytest.mark.parametrize(("name", "end"), LOSSES)
+@pytest.mark.parametrize(("name", "end"), [(name, end) for name, end in CASES if end != "Model"])
 @torch.no_grad()
 def test_the_loss(twins: Twins, name: str, end: str) -> None:
     given, said = twins.given(), twins.ours(**twins.inputs())
-    is_causal = end in WRITING and not twins.family.predicts
-    objective: Any = Classes() if end == "ForSequenceClassification" else CausalLM() if is_causal else MaskedLM()
-    wanted, labels = given["input_ids"].masked_fill(given["attention_mask"] == 0, -100), twins.ids
-    if is_causal:
-        labels = labels[:, 1:]
-    elif end == "ForSequenceClassification":
-        wanted = labels = torch.tensor([0, 2, 1, 1])
-    question = asked(labels) if end != "ForSequenceClassification" else Asked({}, labels, len(labels))
-    expected = twins.theirs(**given, labels=wanted).loss
-    assert abs(float(objective.loss(said, question).total) / question.count - float(expected)) <= 1e-5
+    for objective, question, key, labels in questions(twins, end, given):
+        mine = float(objective.loss(said, question).total) / question.count
+        reads = [(twins.as_read(twins.theirs, given), labels)]
+        if isinstance(objective, Spans):  # theirs may answer with padding: without any, each text by itself
+            reads = [
+                (twins.alone(i, given), {part: value[i : i + 1] for part, value in labels.items()}) for i in range(4)
+            ]
+        expected = sum(float(twins.theirs(**texts, **right)[key]) for texts, right in reads) / len(reads)
+        assert abs(mine - expected) <= 1e-5 * max(1.0, abs(expected))
 
 
 @every_class
