@@ -2,6 +2,8 @@
 
 import errno
 import json
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -149,3 +151,34 @@ def test_a_file_system_without_locks_is_not_taken_for_another_run(
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with alone(tmp_path / "a.lock", "taken"):
         pass
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from qkv.files import replacing
+with replacing(Path(sys.argv[1])) as temporary:
+    temporary.mkdir()
+    (temporary / "half").write_text("ne")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signals there")
+def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path) -> None:
+    path = tmp_path / "out [1]"
+    subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert len(names(tmp_path)) == 1
+    write_text(tmp_path / "out", "another")
+    assert len(names(tmp_path)) == 2, "that of another name stays"
+    with replacing(path) as temporary:
+        temporary.mkdir()
+        other = temporary.with_name(temporary.name.replace(f"-{os.getpid()}.", f"-{os.getppid()}."))
+        elsewhere = temporary.with_name(temporary.name.replace(f".{platform.node()}-", ".another-host-"))
+        other.touch()
+        elsewhere.touch()
+    assert names(tmp_path) == sorted([other.name, elsewhere.name, "out", path.name])
+    write_text(path.with_name("x"), "")
+    path.rmdir()
+    write_text(path, "new")
+    assert {other.name, elsewhere.name} < {*names(tmp_path)}, "those of the living and of another machine stay"

@@ -1,8 +1,10 @@
 """Files: written so that a crash leaves the old or the new, never a half; read whole if they are plain and small."""
 
+import glob
 import hashlib
 import json
 import os
+import platform
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -45,10 +47,15 @@ def read_json(path: Path) -> Any:
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path to write to; it takes the place of `path` at the end, or is removed if anything fails.
 
-    Works for a file and for a folder. What was written is on the disk before the name changes.
+    Works for a file and for a folder. What was written is on the disk before the name changes. What a process of this
+    machine left there when it was killed is removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    mine = f".{path.name}.{platform.node()}-"
+    for left in path.parent.glob(f"{glob.escape(mine)}*.part"):
+        if not is_running(left.name.removeprefix(mine).removesuffix(".part")):
+            remove(left)
+    temporary = path.with_name(f"{mine}{os.getpid()}.part")
     remove(temporary)
     try:
         yield temporary
@@ -61,6 +68,19 @@ def replacing(path: Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         remove(temporary)
+
+
+def is_running(number: str) -> bool:
+    """Whether there is a process of that number on this machine; yes where it cannot be told."""
+    if os.name != "posix" or not (number.isascii() and number.isdigit()):
+        return True
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it is somebody else's
+        return True
+    return True
 
 
 def exchange(path: Path, new: Path) -> None:
