@@ -106,9 +106,15 @@ screenshot: $(VENV)/ready browser weights
 	PYTHONPATH=tests $(BIN)/python tests/page/screenshot.py \
 	build/weights/argos/translate-zh_en-1_9 "今天天气很好。你想和我们一起去看电影吗？" docs/images/page.zh.png zh-CN
 
-# Learning runs on real data that take minutes each.
-test-slow: $(VENV)/ready
+# Learning runs on real data that take minutes each, and examples of the docs on real clusters: Ray in an environment of
+# its own, Slurm where it is installed (Debian's slurm-wlm and munge).
+test-slow: $(VENV)/ready build/ray/ready
 	$(BIN)/pytest -m slow
+
+build/ray/ready: tests/ray.txt
+	$(PYTHON) -m venv build/ray
+	build/ray/bin/pip install --quiet --disable-pip-version-check --requirement tests/ray.txt
+	touch $@
 
 # What should bring qkv down, an hour and a half of it: see tests/attack/harness.py. `make attack QKV_ATTACK=short` is some
 # minutes, `make attack PART=flips` one part; docs/results/attack.md is written from build/attack, which has what was found.
