@@ -57,7 +57,9 @@ def load(
     labels, whose probabilities are averaged with those of the first.
     """
     if not isinstance(path, str | os.PathLike):
-        raise InputError(f"{path!r:.60} is a {type(path).__name__}; give the name of a model folder, qkv.load('model')")
+        raise InputError(
+            f"{path!r:.60} ({type(path).__name__}) is no path; give that of a model folder, qkv.load('model')"
+        )
     loaded = folder.look(Path(path), device_name(device))
     own = task_named(loaded.about)
     name = task or own

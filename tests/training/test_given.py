@@ -132,7 +132,7 @@ def test_what_a_listener_raises_comes_out_and_the_run_goes_on_later(
         (([("a", "b")],), {}, "examples in memory are given by their shape: pairs="),
         ((), {"pairs": "pairs.tsv"}, "pairs is 'pairs.tsv', which is one text and no list; give a file without pairs="),
         ((), {"pairs": 7}, "pairs is 7; give a list of examples, a generator or a table"),
-        (("a.tsv",), {"valid": {"a": "b"}}, "valid is a dict; give names of files"),
+        (("a.tsv",), {"valid": {"a": "b"}}, "valid is a value of dict; give names of files"),
         (("a.tsv",), {"test": [3]}, r"a int stands where the name of a file was expected \(test\)"),
         (("a.tsv",), {"training": 3}, "training is 3; give a dict of settings"),
         (("a.tsv",), {"model": 3}, "model is 3; it must be a table of settings"),

@@ -57,7 +57,7 @@ class Search:
         for name, kind in Searching.__annotations__.items():
             is_wanted, value = TYPES.get(kind, object), getattr(self, name)
             if not isinstance(value, is_wanted) or (kind is not bool and isinstance(value, bool)):
-                raise InputError(f"{name} is {value!r:.40}, a {type(value).__name__}; give a {kind.__name__}")
+                raise InputError(f"{name} is {value!r:.40} ({type(value).__name__}); give it as {kind.__name__}")
         if self.beam < 1 or self.n_best < 1:
             raise InputError(f"beam={self.beam} and n_best={self.n_best} must be at least 1")
         if self.n_best > self.beam and not self.sampling:

@@ -11,9 +11,9 @@ def several(texts: Any) -> list[str]:
     if isinstance(texts, str):
         return [texts]
     if isinstance(texts, bytes) or not isinstance(texts, Iterable):
-        raise InputError(f"{texts!r:.60} is a {type(texts).__name__} and no text; give a str, or a list of them")
+        raise InputError(f"{texts!r:.60} ({type(texts).__name__}) is no text; give a str, or a list of them")
     found = list(texts)
     for number, text in enumerate(found, start=1):
         if not isinstance(text, str):
-            raise InputError(f"text {number} is {text!r:.60}, a {type(text).__name__}; give a list of str")
+            raise InputError(f"text {number} is {text!r:.60} ({type(text).__name__}); give a list of str")
     return found

@@ -70,7 +70,9 @@ def examples(name: str, given: Any) -> Any:
 def check_files(what: str, given: Any) -> None:
     """Names of files are texts or paths."""
     if not isinstance(given, list | tuple):
-        raise InputError(f"{what} is a {type(given).__name__}; give names of files, or examples by their shape: pairs=")
+        raise InputError(
+            f"{what} is a value of {type(given).__name__}; give names of files, or examples by shape: pairs="
+        )
     for one in given:
         if not isinstance(one, NAMES):
             raise InputError(
