@@ -33,9 +33,10 @@ from torch.nn.utils.rnn import pad_sequence
 from figures import arguments, by_turns, show, spread, table, times_as_fast
 from machine import Rates, facts, rates
 from qkv import folder
+from qkv.convert.native import write
 from qkv.decoding.searcher import by_length
 from qkv.engines.embedder import CELLS
-from qkv.engines.native.file import in_memory, write
+from qkv.engines.native.kept import in_memory
 from qkv.engines.native.library import Native
 from qkv.engines.native.reader import native_reader
 from qkv.engines.quantize import smoothing

@@ -21,7 +21,7 @@ from torch import nn
 from corpus import VOCABULARY, multi30k
 from qkv import folder
 from qkv.convert import digest, exporting
-from qkv.engines.native.file import write
+from qkv.convert.native import write
 from qkv.engines.native.reader import FILE
 from qkv.layers import Block
 from qkv.models import PRESETS, Transformer, TransformerConfig

@@ -28,8 +28,9 @@ from figures import arguments, by_turns, show, spread, table, times_as_fast
 from machine import BYTES, Rates, facts, least, rates
 from qkv.convert.families.gpt import GPT2 as FAMILY
 from qkv.convert.family import our_settings, our_weights, plain
+from qkv.convert.native import write
 from qkv.decoding import Engine, Plain, Search
-from qkv.engines.native.file import in_memory, write
+from qkv.engines.native.kept import in_memory
 from qkv.engines.native.library import Native
 from qkv.engines.native.writer import NativeWriter
 from qkv.engines.quantize import smoothing, tokens_agree

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from corpus import VOCABULARY, whole_vocabulary
 from peers import copied, marian
 from qkv.convert.ctranslate2 import write_ctranslate2
+from qkv.convert.native import write
 from qkv.decoding import Search
-from qkv.engines.native.file import write
 from qkv.engines.native.library import NOT_BUILT, is_built
 from qkv.engines.native.library import Native as NativeFile
 from qkv.engines.native.writer import NativeWriter

@@ -40,7 +40,8 @@ struct Header {
     float eps;
     unsigned char made_of[32];  // the SHA-256 of the weights
     uint32_t decoder_layers;    // 0: it does not translate
-    uint32_t unused[4];
+    uint64_t parameters;        // of the model, for whoever asks; 0: nobody counted them
+    uint32_t unused[2];
 };
 static_assert(sizeof(Header) == 128, "no gaps");
 constexpr size_t CHECKED_FROM = offsetof(Header, checksum) + sizeof(uint64_t);

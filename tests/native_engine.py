@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from kit import stirred, tiny_model
+from qkv.convert.native import blocks_of, write
 from qkv.decoding import Hypothesis
-from qkv.engines.native.file import blocks_of, write
 from qkv.engines.native.library import HELD, Native
 from qkv.engines.native.writer import NativeWriter
 from qkv.models import GPT2, Transformer

@@ -1,6 +1,6 @@
 """A manifest: the SHA-256 of files of a folder, so that a byte that has changed since is seen and not used."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from qkv.errors import InputError
@@ -34,10 +34,18 @@ def sealed(folder: Path) -> dict[str, str] | None:
 def weights_digest(folder: Path) -> str:
     """The SHA-256 of a model folder's weights, in hex, or of the file that lists theirs where there are several; or of
     what another program keeps its weights in."""
-    path = folder / "model.safetensors"
-    index = path.with_name(f"{path.name}.index.json")
+    return digest(next(weights_of(folder), folder / "model.safetensors"))
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether they are there; a folder may have no more than the native engine's form of them."""
+    return any(weights_of(folder))
+
+
+def weights_of(folder: Path) -> Iterator[Path]:
+    ours = (folder / name for name in ("model.safetensors", "model.safetensors.index.json"))
     theirs = [folder, folder / "model" / "model.bin", *sorted(folder.glob("*.bin"))]
-    return digest(next((one for one in (path, index, *theirs) if one.is_file()), path))
+    return (path for path in (*ours, *theirs) if path.is_file())
 
 
 def changed(folder: Path) -> list[str]:

@@ -18,9 +18,9 @@ from safetensors.torch import load_file, save_file
 from attack.harness import attack
 from kit import save_untrained, tokenizer
 from qkv import folder, manifest
+from qkv.convert.native import write
 from qkv.documents.place import place as placed
 from qkv.documents.segment import Mark
-from qkv.engines.native.file import write
 from qkv.errors import InputError
 from qkv.folder.loaded import FILES
 from qkv.text.lines import LONGEST, read_lines

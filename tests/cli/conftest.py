@@ -16,7 +16,7 @@ from kit import DIGITS, Pairs, Result, run_command, write_tsv
 FLAGS = (
     "--from num --to en --model.d-model 32 --model.d-ff 64 --model.n-heads 4 --model.encoder-layers 1 "
     "--model.decoder-layers 1 --model.dropout 0 --data.vocab-size 310 --data.batch-tokens 256 "
-    "--training.learning-rate 0.02 --training.schedule cosine(warmup=20) --training.average running(decay=0.9) "
+    "--training.learning-rate 0.01 --training.schedule cosine(warmup=20) --training.average running(decay=0.9) "
     "--training.precision float32 --training.bleu-sentences 10 --training.threads 1"
 )
 SMALL = FLAGS.split()
@@ -97,7 +97,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, pairs: Pairs, environment:
     place = tmp_path_factory.mktemp("trained")
     tsv = write_tsv(place / "numbers.tsv", pairs)
     command = ["train", str(tsv), "--out", str(place / "model"), *SMALL]
-    command += ["--steps", "240", "--training.validate-every", "60"]
+    command += ["--steps", "300", "--training.validate-every", "60"]
     done = subprocess.run([sys.executable, "-m", "qkv", *command], capture_output=True, env=environment, timeout=600)
     result = Result(done.returncode, done.stdout.decode(), done.stderr.decode())
     assert result.code == 0, result.err

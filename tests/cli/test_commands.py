@@ -114,7 +114,7 @@ def test_average_is_the_mean(form: str, qkv: Run, model: Path, tmp_path: Path) -
     given = [model, "--last", "2"] if form == "the last of a run" else checkpoints
     result = qkv("average", *given, "--out", "mean")
     assert result.code == 0
-    assert result.out.startswith("mean: the mean of 2 sets of weights (step-00000180, step-00000240)")
+    assert result.out.startswith("mean: the mean of 2 sets of weights (step-00000240, step-00000300)")
     first, second, mean = (load_file(path / "model.safetensors") for path in (*checkpoints, tmp_path / "mean"))
     assert mean.keys() == first.keys()
     for name, weight in mean.items():

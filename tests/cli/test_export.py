@@ -10,6 +10,7 @@ import pytest
 
 import qkv as package
 from qkv.cli import export
+from qkv.engines.native.library import is_built
 
 Run = Callable[..., Any]
 LINES = "".join(f"{i} {i * 3 % 10}\n" for i in range(10))
@@ -58,6 +59,26 @@ def test_the_engine_gives_the_same_lines_and_scores(qkv: Run, model: Path, tmp_p
         qkv("score", "test.tsv", "--model", "m", "--json", "--engine", e) for e in ("float32", "ctranslate2")
     )
     assert json.loads(theirs.out) == json.loads(ours.out)
+
+
+@pytest.mark.skipif(not is_built(), reason="the native engine is not built")
+def test_a_folder_of_the_8_bit_form_alone(qkv: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.num").write_text(LINES)
+    said = qkv("export", model, "small", "--to", "int8")
+    assert (said.code, said.lines[0][:12]) == (0, "wrote small:"), said.err
+    assert not (tmp_path / "small" / "model.safetensors").exists()
+    for flags in ((), ("--scores",), ("--engine", "plain"), ("--engine", "float32")):  # these by the file's weights
+        whole, small = (qkv("translate", "lines.num", "--model", folder, *flags) for folder in (model, "small"))
+        assert (small.code, small.out) == (0, whole.out), small.err
+    assert repr(package.load("small")).split(",")[1:] == repr(package.load(model)).split(",")[1:]
+    assert qkv("check", "small").code == 0
+    assert "is not overwritten" in qkv("export", model, "small", "--to", "int8").err
+    form = tmp_path / "small" / "int8.qkv"
+    form.write_bytes(form.read_bytes()[:-1] + b"\1")
+    broken = qkv("translate", "7", "--model", "small")
+    assert broken.code == 1
+    assert "int8.qkv" in broken.err
+    assert "Traceback" not in broken.err
 
 
 def test_rounded_weights_may_differ_a_little(qkv: Run, model: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import qkv as package
 from kit import WORDS, save_untrained, tokenizer, write_sides
-from qkv.engines.native.file import products_of
+from qkv.convert.native import products_of
 from qkv.engines.native.library import is_built
 from qkv.engines.native.reader import FILE
 from qkv.engines.native.writer import NativeWriter
@@ -63,7 +63,7 @@ def test_a_model_that_loses_more_than_the_bound_is_refused_and_nothing_is_writte
 @needs_engine
 def test_a_model_that_says_something_else_is_refused(qkv: Any, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each weight nothing but its sign is left."""
-    monkeypatch.setattr("qkv.engines.native.file.LEVELS", 1)
+    monkeypatch.setattr("qkv.convert.native.writer.LEVELS", 1)
     result = qkv("quantize", copy, "--bound", "100")
     assert result.code == 1
     assert "at least 80% are allowed" in result.err

@@ -13,8 +13,8 @@ import pytest
 import qkv
 from kit import save_untrained, stirred, tiny_model, tokenizer
 from qkv import folder, manifest
+from qkv.convert.native import write
 from qkv.engines import open_reader
-from qkv.engines.native.file import write
 from qkv.engines.native.kept import FILE
 from qkv.engines.native.library import is_built
 from qkv.folder.loaded import TOLD

@@ -26,7 +26,7 @@ def write_tmx(path: Path, pairs: Pairs) -> None:
 
 
 def test_the_run_folder_holds_model_settings_log_and_picture(trained: Any) -> None:
-    assert "done: 240 steps are done" in trained.result.err
+    assert "done: 300 steps are done" in trained.result.err
     assert trained.result.out == "", "standard output stays free"
     names = {path.name for path in trained.folder.iterdir()}
     assert {"config.json", "tokenizer.json", "model.safetensors", "training"} <= names
@@ -35,7 +35,7 @@ def test_the_run_folder_holds_model_settings_log_and_picture(trained: Any) -> No
     assert (place / "curves.png").read_bytes().startswith(b"\x89PNG")
     events = [json.loads(line) for line in (place / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     validations = [event for event in events if event["event"] == "valid"]
-    assert [event["step"] for event in validations] == [60, 120, 180, 240]
+    assert [event["step"] for event in validations] == [60, 120, 180, 240, 300]
     assert validations[-1]["loss"] < validations[0]["loss"]
 
 
@@ -44,8 +44,8 @@ def test_the_same_command_again_says_that_it_is_done(trained: Any, qkv: Run, tmp
     command = [str(tmp_path / "model") if part == str(trained.folder) else part for part in trained.command]
     result = qkv(*command)
     assert result.code == 0
-    assert "going on from step 240" in result.err
-    assert "done: 240 steps are done, after 240 steps" in result.err
+    assert "going on from step 300" in result.err
+    assert "done: 300 steps are done, after 300 steps" in result.err
     assert same_weights(trained.folder, tmp_path / "model")
 
 

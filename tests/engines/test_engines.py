@@ -11,12 +11,12 @@ import qkv
 from kit import TEXTS, save_untrained, stirred, tiny_model, tokenizer
 from qkv import engines, folder, manifest, record_attention
 from qkv.convert import digest
+from qkv.convert.native import write
 from qkv.decoding import Search, Translator
 from qkv.decoding.plain import Plain
 from qkv.decoding.searcher import CELLS, Searched, by_length
 from qkv.engines import ENGINES, chosen, open_engine, why
-from qkv.engines.native.file import in_memory, write
-from qkv.engines.native.kept import FILE
+from qkv.engines.native.kept import FILE, in_memory
 from qkv.engines.native.library import is_built
 from qkv.engines.native.writer import NativeWriter
 from qkv.errors import InputError

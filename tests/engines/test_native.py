@@ -15,16 +15,8 @@ from torch import Tensor
 
 from kit import padded, refused, stirred, tiny_model
 from native_engine import halved, rounded
-from qkv.engines.native.file import (
-    ACTIVATIONS,
-    can_write,
-    checksum,
-    has_native_form,
-    in_memory,
-    quantised,
-    stacks_of,
-    write,
-)
+from qkv.convert.native import ACTIVATIONS, can_write, checksum, has_native_form, quantised, stacks_of, write
+from qkv.engines.native.kept import in_memory
 from qkv.engines.native.library import HELD, Native, is_built
 from qkv.engines.native.reader import native_reader, vectors
 from qkv.engines.quantize import smoothing, tokens_agree

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from native_engine import engine, model
-from qkv.engines.native.file import write
+from qkv.convert.native import write
 from qkv.engines.native.library import LIBRARY, is_built
 from qkv.errors import InputError
 from qkv.text.tokenizer import BOS, EOS
@@ -22,7 +22,7 @@ MUTATE = """
 import random, sys
 from pathlib import Path
 import numpy as np
-from qkv.engines.native.file import checksum
+from qkv.convert.native import checksum
 from qkv.engines.native.library import Native
 from qkv.errors import InputError
 

@@ -11,9 +11,9 @@ import torch
 from kit import TEXTS, refused, some_pairs, some_rows, tokenizer
 from native_engine import FORMS, PATHS, WORDS, engine, model, same
 from qkv.attention import recording
+from qkv.convert.native import write
 from qkv.decoding import Plain, Search, Translator, padded
 from qkv.decoding.alignment import align, best_layer
-from qkv.engines.native.file import write
 from qkv.engines.native.library import Native, is_built
 from qkv.engines.native.writer import NativeWriter
 from qkv.errors import InputError

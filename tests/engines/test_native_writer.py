@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from kit import refused, some_rows
 from native_engine import FORMS, PATHS, POSITIONS, WORDS, engine, halved, model, same, tokens
+from qkv.convert.native import ACTIVATIONS
 from qkv.decoding import Plain, Search
 from qkv.engines import in_words
 from qkv.engines.native.asked import NativeFound
-from qkv.engines.native.file import ACTIVATIONS
 from qkv.engines.native.library import is_built
 from qkv.engines.quantize import tokens_agree
 from qkv.models import Transformer

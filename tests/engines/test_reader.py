@@ -15,10 +15,11 @@ import qkv
 from kit import TEXTS, close, package, padded, real, refused, save_untrained, stirred, tiny_model, tokenizer
 from qkv import folder
 from qkv.convert import digest
+from qkv.convert.native import has_native_form, write
 from qkv.engines import READERS, open_reader, tell_once
 from qkv.engines.likeness import likeness
 from qkv.engines.native import library
-from qkv.engines.native.file import has_native_form, in_memory, write
+from qkv.engines.native.kept import in_memory
 from qkv.engines.native.library import Native, is_built
 from qkv.engines.native.reader import FILE, native_reader
 from qkv.engines.quantize import smoothing

@@ -14,11 +14,11 @@ from torch import Tensor
 
 import kit
 from kit import save_untrained
+from qkv.convert.native import write
 from qkv.data import Rows, RowsOnDisk, write_rows
 from qkv.decoding import Search, beam_search, padded
 from qkv.decoding.greedy import greedy
 from qkv.decoding.translator import longest_targets
-from qkv.engines.native.file import write
 from qkv.engines.native.library import Native, is_built
 from qkv.engines.native.writer import NativeWriter
 from qkv.engines.shortlist import FILE, ROUNDS, Shortlist, Shortlisted, lexicon, load, make_shortlist, save

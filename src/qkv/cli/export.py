@@ -1,6 +1,7 @@
 """qkv export: a model folder in another program's format, checked before it is put in its place."""
 
 import random
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -33,10 +34,11 @@ def export(
       qkv export model --to huggingface model-hf --check test.en
       qkv export bert --to huggingface bert-hf
       qkv export critic --to onnx critic-onnx
+      qkv export model --to int8 model-small
 
     Args:
       folder: The folder to write; inside the model folder, under the format's name, if none.
-      to: ctranslate2, onnx or huggingface.
+      to: ctranslate2, onnx or huggingface; or int8, our own folder with the 8-bit form alone.
       quantization: With ctranslate2: int8, int16, float16, bfloat16 or a mixture such as int8_float16.
       check: Sentences to check with, one on a line; some of the validation set, or random ones, if none.
     """
@@ -48,6 +50,8 @@ def export(
     target = folder or model / to
     if target.resolve() == model.resolve():
         raise InputError(f"{target} is the model folder itself; name another folder")
+    if to == "int8":
+        return export_form(model, target, quantization)
     if not may_translate(model):
         return export_family(model, target, to, quantization, check)
     translator = load_translator(model, engine="float32")
@@ -64,6 +68,33 @@ def export(
     print(f"wrote {target}")
     if theirs is None:
         print(UNCHECKED, file=sys.stderr)
+
+
+def export_form(model: Path, target: Path, quantization: str) -> None:
+    """A model folder that translates or writes on without its weights, with which its form was compared."""
+    from qkv import manifest
+    from qkv.decoding.alignment import FILE as ALIGNMENT
+    from qkv.engines.native.kept import FILE, native_file
+    from qkv.engines.shortlist import FILE as SHORTLIST
+    from qkv.files import replacing
+    from qkv.folder import look
+    from qkv.folder.loaded import FILES
+
+    if quantization:
+        raise InputError(f"quantization={quantization!r} is for ctranslate2 alone, not for int8; leave it out")
+    if not look(model).context:
+        raise InputError(f"{model} is neither a Transformer that translates nor a GPT-2; copy its folder as it is")
+    native_file(model)  # or it is refused
+    if target.exists():
+        raise InputError(f"{target} exists, so it is not overwritten; name a new folder")
+    names = [name for name in (*FILES, FILE, ALIGNMENT, SHORTLIST) if (model / name).exists()]
+    with replacing(target) as temporary:
+        temporary.mkdir()
+        for name in names:
+            shutil.copyfile(model / name, temporary / name)
+        manifest.seal(temporary, names)
+    size = sum((target / name).stat().st_size for name in names)
+    print(f"wrote {target}: {size / 1e6:.1f} MB")
 
 
 def export_family(model: Path, target: Path, to: str, quantization: str, check: Path | None) -> None:

@@ -45,8 +45,8 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
       bound: The BLEU that 8 bits may cost.
     """
     from qkv.convert import digest
+    from qkv.convert.native import can_write, has_native_form, write
     from qkv.engines.forming import AGREE
-    from qkv.engines.native.file import can_write, has_native_form, write
     from qkv.engines.native.library import Native
     from qkv.engines.native.reader import FILE
     from qkv.engines.native.writer import NativeWriter
@@ -85,10 +85,10 @@ def quantize_reader_(model: Path, valid: Sequence[Path], *, json: bool) -> None:
     """Of a model that reads texts, or goes on from them."""
     from qkv import folder
     from qkv.convert import digest
+    from qkv.convert.native import stacks_of, write
     from qkv.decoding import Plain
     from qkv.engines.forming import AGREE, ALIKE, SAME
     from qkv.engines.likeness import likeness, same_next
-    from qkv.engines.native.file import stacks_of, write
     from qkv.engines.native.library import Native
     from qkv.engines.native.reader import FILE, native_reader
     from qkv.engines.native.writer import NativeWriter

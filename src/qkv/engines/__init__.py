@@ -77,7 +77,8 @@ def open_plain(loaded: Loaded, workers: int = 0) -> Engine:
 
 def open_float32(loaded: Loaded, workers: int = 0) -> Engine:
     """The same numbers as the plain search, sooner: by the native engine where it has a form of the model."""
-    from qkv.engines.native.file import can_write, in_memory
+    from qkv.convert.native import can_write
+    from qkv.engines.native.kept import in_memory
 
     if loaded.device != "cpu" or not can_write(loaded.model) or not is_there("writes"):
         return open_plain(loaded)
@@ -97,7 +98,7 @@ def open_bytes(loaded: Loaded, workers: int = 0) -> Engine:
         return NativeWriter(
             lambda: loaded.model, native_file(path), has_prompts=loaded.has_prompts, source_end=ends, workers=workers
         )
-    from qkv.engines.native.file import can_write
+    from qkv.convert.native import can_write
 
     if not can_write(loaded.model):  # the file is of one that reads, as UniLM does; with what writes it is torch's
         return open_plain(loaded)
@@ -160,7 +161,7 @@ def in_words(engine: Engine) -> str:
 
 def chosen(path: Path, model: "Model") -> str:
     """What --engine auto takes on this CPU, and why; in few words."""
-    from qkv.engines.native.file import has_native_form
+    from qkv.convert.native import has_native_form
 
     if not has_native_form(getattr(model, "backbone", model)):
         return "plain: the model has no other form"

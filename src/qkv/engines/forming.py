@@ -8,10 +8,10 @@ from itertools import islice
 from typing import Any
 
 from qkv import manifest
+from qkv.convert.native import has_native_form, write
 from qkv.decoding.engine import Search
 from qkv.decoding.plain import Plain
 from qkv.engines.likeness import likeness, same_next
-from qkv.engines.native.file import has_native_form, write
 from qkv.engines.native.kept import FILE, made_of
 from qkv.engines.native.library import Native, is_built
 from qkv.engines.native.reader import native_reader

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qkv.engines.native.file import blocks_of, products_of
+from qkv.convert.native import blocks_of, products_of
 from qkv.models import Model
 
 SMOOTH = 0.75  # how much of the channels' differences goes into the weights: the paper's value for wide ones

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from qkv.convert.native import has_native_form
 from qkv.device import ENGINE
 from qkv.engines import RENAMED, is_there
-from qkv.engines.native.file import has_native_form, in_memory
-from qkv.engines.native.kept import has_fast_bytes
+from qkv.engines.native.kept import has_fast_bytes, in_memory
 from qkv.engines.native.reader import native_reader, open_native
 from qkv.errors import InputError, nearest
 from qkv.folder import Loaded

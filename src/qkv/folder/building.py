@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from qkv import manifest, parts
 from qkv.config import from_tree, to_tree
 from qkv.convert import FAMILIES, find_package
+from qkv.convert.native import read
 from qkv.errors import InputError
 from qkv.files import write_json
-from qkv.folder.loaded import FILES, VERSION, About, Loaded, described
+from qkv.folder.loaded import FILES, NATIVE, VERSION, About, Loaded, described
 from qkv.models import MODELS, Backbone, Headed, Model, architecture_of
 from qkv.positions import Learned
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
@@ -64,9 +65,11 @@ def load_package(path: Path, device: str) -> Loaded | None:
 
 def built(folder: Path, name: str, settings: Any, tokenizer: Tokenizer, heads: Mapping[str, str], device: str) -> Model:
     """The model of a folder of ours, with its weights."""
-    path = folder / "model.safetensors"
+    path, form = folder / "model.safetensors", folder / NATIVE
     config = from_tree(MODELS[name].config_class, settings, f"{folder}/config.json")
-    model = made(name, config, load_weights(path), path, device, heads)
+    is_small = form.exists() and not path.exists()
+    tensors = weights_in(form, name, config) if is_small else load_weights(path)
+    model = made(name, config, tensors, path, device, heads)
     model.know(tokenizer)
     manifest.check(folder)
     return model
@@ -86,6 +89,14 @@ def made(
     fill(model, tensors, path)
     check_finite(model, path)
     return model.to(device).eval()
+
+
+def weights_in(form: Path, name: str, config: Any) -> dict[str, Tensor]:
+    """The weights of a model, as the native engine's file has them, rounded."""
+    with torch.random.fork_rng(devices=[]):
+        model = MODELS[name](config)
+    read(form, model)
+    return weights(model)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

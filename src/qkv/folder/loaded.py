@@ -25,6 +25,8 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 FILES = (
     "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
 )  # fmt: skip  # that a manifest has; weights have a checksum of their own
+NATIVE = "int8.qkv"  # the native engine's form of the model; enough by itself for one that writes
+COUNT = slice(112, 120)  # where that says how many weights the model has; see native/file.cpp
 VERSION = 1  # of the folder's layout; a folder from a later one is refused
 # Models whose config.json tells how much they read and write, and whether they go on from prompts.
 TOLD = {"transformer": False, "gpt": True, "gpt2": True}
@@ -119,13 +121,16 @@ class Loaded:
 
     @property
     def tells(self) -> bool:
-        """Whether config.json tells all that must be known to read with it, or to write."""
+        """Whether the folder tells all that must be known to read with it, or to write."""
         return bool(self.context or (self.architecture in FRAMES and self.size))
 
     def parameters(self) -> int:
         """How many weights there are, as their file says."""
         assert self.folder is not None
-        with (self.folder / "model.safetensors").open("rb") as file:
+        if not (path := self.folder / "model.safetensors").exists():
+            with (self.folder / NATIVE).open("rb") as file:
+                return int.from_bytes(file.read(COUNT.stop)[COUNT], "little")
+        with path.open("rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         return sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
 

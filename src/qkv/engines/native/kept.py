@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -10,14 +11,15 @@ from typing import TYPE_CHECKING
 from qkv import manifest
 from qkv.engines.native.library import Native, is_built, processor
 from qkv.errors import InputError
+from qkv.folder import NATIVE as FILE
 from qkv.folder import Loaded
 from qkv.text.frames import FRAMES
 
 if TYPE_CHECKING:
     from qkv.engines.native.asked import Floats
     from qkv.engines.native.library import How
+    from qkv.models import Model
 
-FILE = "int8.qkv"
 DIGEST = slice(76, 108)  # where the SHA-256 of the weights stands that a file was made of; see native/file.cpp
 
 
@@ -29,8 +31,7 @@ def made_of(path: Path) -> str:
 
 def has_fast_bytes(folder: Path) -> bool:
     """Whether 8 bits by our own engine are the fastest: any processor with AVX2 has them sooner than torch float32."""
-    weights = (folder / name for name in ("model.safetensors", "model.safetensors.index.json"))
-    return (folder / FILE).exists() and any(path.exists() for path in weights) and is_built() and processor() != "plain"
+    return (folder / FILE).exists() and is_built() and processor() != "plain"
 
 
 def native_file(folder: Path) -> Native:
@@ -42,7 +43,7 @@ def native_file(folder: Path) -> Native:
         native = Native(path)
     except InputError as error:
         raise InputError(f"{error}; {again}") from None
-    if made_of(path) != manifest.weights_digest(folder):
+    if manifest.has_weights(folder) and made_of(path) != manifest.weights_digest(folder):
         raise InputError(f"{path} was made of other weights; {again}")
     return native
 
@@ -80,3 +81,19 @@ def vectors(native: Native, rows: Sequence[Sequence[int]], pool: "How") -> "Floa
     found = np.zeros((len(rows), native.width), np.float32)
     found[lengths > 0] = native.read(lengths[lengths > 0], ids, pool=pool, threads=threads())
     return found
+
+
+def in_memory(model: "Model") -> Native:
+    """The engine on the weights that a model has now, in float32: in a file that has no name and goes with it."""
+    from qkv.convert.native import as_file
+
+    whole, name = as_file(model, 32), "the model in float32"
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():  # Linux
+        with os.fdopen(os.memfd_create("qkv"), "wb") as file:
+            file.write(whole)
+            file.flush()
+            return Native(Path(f"/proc/self/fd/{file.fileno()}"), name)
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "model.qkv"
+        path.write_bytes(whole)
+        return Native(path, name)
