@@ -228,6 +228,9 @@ ROWS = TABLE.strip().replace("\n    |", " |").replace("{absent}", ABSENT).split(
 MISTAKES = [Mistake(*row.split(" | ", 2)) for row in ROWS]
 
 
+WEIGHTS = ("model.safetensors", "int8.qkv")  # of which either is enough
+
+
 def lay_out(place: Path, good: Path, names: str) -> None:
     """Write the files, and those of the spoilt models whose names stand in the command."""
     for name, content in FILES.items():
@@ -275,7 +278,7 @@ SPOILT: dict[str, Callable[[Path], object]] = {
     "without-config": lambda folder: (folder / "config.json").unlink(),
     "without-tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
     "without-bits": lambda folder: (folder / "int8.qkv").unlink(missing_ok=True),
-    "without-weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "without-weights": lambda folder: [(folder / name).unlink(missing_ok=True) for name in WEIGHTS],
     "cut-config": lambda folder: cut(folder / "config.json"),
     "cut-weights": lambda folder: cut(folder / "model.safetensors"),
     "cut-tokenizer": lambda folder: cut(folder / "tokenizer.json"),

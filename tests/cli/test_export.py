@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import qkv as package
+from kit import ROUNDED
 from qkv.cli import export
 from qkv.engines.native.library import is_built
 
@@ -83,9 +84,9 @@ def test_a_folder_of_the_8_bit_form_alone(qkv: Run, model: Path, tmp_path: Path)
 
 def test_rounded_weights_may_differ_a_little(qkv: Run, model: Path, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; pip install 'qkv[ctranslate2]'")
-    result = qkv("export", model, "out", "--to", "ctranslate2", "--quantization", "int8")
+    result = qkv("export", model, "out", "--to", "ctranslate2", "--quantization", ROUNDED)
     assert result.code == 0, result.err
-    assert json.loads((tmp_path / "out" / "qkv.json").read_text())["quantization"] == "int8"
+    assert json.loads((tmp_path / "out" / "qkv.json").read_text())["quantization"] == ROUNDED
 
 
 def test_an_export_that_translates_otherwise_is_refused_and_removed(

@@ -7,7 +7,18 @@ import ctranslate2
 import pytest
 import torch
 
-from kit import FACTS, TEXTS, refused, save_untrained, save_untrained_task, sizes, stirred, tiny_model, tokenizer
+from kit import (
+    FACTS,
+    ROUNDED,
+    TEXTS,
+    refused,
+    save_untrained,
+    save_untrained_task,
+    sizes,
+    stirred,
+    tiny_model,
+    tokenizer,
+)
 from qkv import folder
 from qkv.cli.apart import APART
 from qkv.convert import exporting
@@ -78,7 +89,7 @@ def test_ctranslate2_writes_the_same(name: str, tmp_path: Path) -> None:
 
 
 def test_rounded_weights_may_differ_a_little(tmp_path: Path) -> None:
-    apart = written("ctranslate2", model_of("bert"), tmp_path, quantization="int8")
+    apart = written("ctranslate2", model_of("bert"), tmp_path, quantization=ROUNDED)
     assert apart is not None
     assert 1e-5 < apart < 0.2
 

@@ -29,7 +29,7 @@ LANES, COLUMNS, QUAD = 16, 64, 4  # widths are rounded up to 16; weights stand i
 Array = NDArray[Any]
 
 
-class Layout:
+class FileLayout:
     """The arrays of a file, one behind the other, each at a multiple of 64 bytes; by itself nothing: a subclass writes
     them, or reads them."""
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.convert.native.layout import ALIGNED, COLUMNS, HEADER, QUAD, Array, Layout, checksum, inputs, up
+from qkv.convert.native.layout import ALIGNED, COLUMNS, HEADER, QUAD, Array, FileLayout, checksum, inputs, up
 from qkv.convert.native.parts import can_write, projections_of
 from qkv.errors import InputError
 from qkv.files import read_bytes
@@ -19,7 +19,7 @@ from qkv.positions import Learned
 LARGEST = 2**34  # bytes of a file
 
 
-class Reader(Layout):
+class FileReader(FileLayout):
     """Gives a model the weights of a file; what was rounded stays so."""
 
     def __init__(self, model: Any, whole: bytes) -> None:
@@ -101,6 +101,6 @@ def read(path: Path, model: Model) -> None:
     if not can_write(model):
         raise InputError(f"{path} is not enough to build a {type(model).__name__}; copy its model.safetensors, too")
     try:
-        Reader(model, read_bytes(path, LARGEST)).fill()
+        FileReader(model, read_bytes(path, LARGEST)).fill()
     except (ValueError, struct.error):
         raise InputError(f"{path} is damaged, or of another model than config.json's; copy the folder again") from None

@@ -16,7 +16,7 @@ from qkv.convert.native.layout import (
     LANES,
     QUAD,
     Array,
-    Layout,
+    FileLayout,
     checksum,
     inputs,
     numbers,
@@ -37,7 +37,7 @@ def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
     return (weight / scale[:, None]).round().to(torch.int8), scale
 
 
-class Writer(Layout):
+class FileWriter(FileLayout):
     def __init__(self, model: Any, bits: int, smooth: Mapping[str, Tensor]) -> None:
         super().__init__(model, bits)
         self.smooth, self.whole = smooth, bytearray(HEADER.size)
@@ -97,7 +97,7 @@ class Writer(Layout):
 
 @torch.no_grad()
 def as_file(model: Model, bits: int, smooth: Mapping[str, Tensor] | None = None, made_of: str = "") -> bytearray:
-    return Writer(model, bits, smooth or {}).file(made_of or "00" * 32)
+    return FileWriter(model, bits, smooth or {}).file(made_of or "00" * 32)
 
 
 def write(
