@@ -122,20 +122,25 @@ def test_every_parameter_gets_a_finite_gradient(make: Make) -> None:
     loss(one, some(one)[0]).total.backward()
     optimizer.step()
     optimizer.zero_grad()
-    for number in range(40):
-        batches = some(one, 4)
-        cost(one, ask(one, batches[number % len(batches)], number)).total.backward()
     words = MaskedLM | CausalLM | BidirectionalLM | PermutationLM
     asks_words = any(isinstance(part, words) for part in plain(one.objective))
-    for name, parameter in one.model.named_parameters():
-        if (".projection." in name or name == "backbone.query") and not asks_words:  # which no head asks
-            continue
-        if not parameter.requires_grad:  # a mean that is counted
-            continue
+    asked = {
+        name: parameter
+        for name, parameter in one.model.named_parameters()
+        if parameter.requires_grad  # not a mean that is counted,
+        and (asks_words or not (".projection." in name or name == "backbone.query"))  # nor what no head asks
+    }
+    # The bias of keys is the same for all keys of a query: softmax does not see it.
+    seen = {name: parameter for name, parameter in asked.items() if not name.endswith("key.bias")}
+    batches = some(one, 4)
+    for number in range(40):
+        cost(one, ask(one, batches[number % len(batches)], number)).total.backward()
+        if all(parameter.grad is not None and parameter.grad.any() for parameter in seen.values()):
+            break
+    for name, parameter in asked.items():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
-        if not name.endswith("key.bias"):  # which is the same for all keys of a query: softmax does not see it
-            assert parameter.grad.any(), name
+        assert parameter.grad.any() or name not in seen, name
 
 
 def test_a_loss_is_a_sum_that_can_be_lowered(make: Make) -> None:
@@ -152,7 +157,9 @@ def test_a_loss_is_a_sum_that_can_be_lowered(make: Make) -> None:
         optimizer.step()
         optimizer.zero_grad()
         found.append(loss(one, batch))
-    assert found[-1].total.item() < 0.9 * found[0].total.item()
+        if found[-1].total.item() < 0.9 * found[0].total.item():
+            return
+    raise AssertionError(f"after 30 steps the loss is {found[-1].total.item()}, and it was {found[0].total.item()}")
 
 
 def test_a_question_depends_on_batch_and_place_alone(make: Make) -> None:
