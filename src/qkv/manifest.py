@@ -7,6 +7,7 @@ from qkv.errors import InputError
 from qkv.files import digest, read_json, write_json
 
 NAME = "manifest.json"
+NATIVE = "int8.qkv"  # the native engine's form of a model; enough by itself for one that writes
 UNKNOWN = f"there is no {NAME}, so that a file that has changed would not be seen"
 
 
@@ -33,8 +34,9 @@ def sealed(folder: Path) -> dict[str, str] | None:
 
 def weights_digest(folder: Path) -> str:
     """The SHA-256 of a model folder's weights, in hex, or of the file that lists theirs where there are several; or of
-    what another program keeps its weights in."""
-    return digest(next(weights_of(folder), folder / "model.safetensors"))
+    what another program keeps its weights in; or of the form that is there in their place."""
+    form = folder / NATIVE
+    return digest(next(weights_of(folder), form if form.exists() else folder / "model.safetensors"))
 
 
 def has_weights(folder: Path) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import qkv as package
-from kit import ROUNDED
+from kit import ROUNDED, write_tsv
 from qkv.cli import export
 from qkv.engines.native.library import is_built
 
@@ -72,7 +72,11 @@ def test_a_folder_of_the_8_bit_form_alone(qkv: Run, model: Path, tmp_path: Path)
         whole, small = (qkv("translate", "lines.num", "--model", folder, *flags) for folder in (model, "small"))
         assert (small.code, small.out) == (0, whole.out), small.err
     assert repr(package.load("small")).split(",")[1:] == repr(package.load(model)).split(",")[1:]
-    assert qkv("check", "small").code == 0
+    for more in (["check", "small"], ["info", "small"], ["export", "small", "out", "--to", "onnx"]):
+        assert qkv(*more).code == 0, more
+    again = qkv("quantize", "small", "--valid", write_tsv(tmp_path / "some.tsv", [("7", "seven"), ("4 2", "four two")]))
+    assert again.code == 0, again.err
+    assert qkv("translate", "7", "--model", "small").lines == ["seven"]
     assert "is not overwritten" in qkv("export", model, "small", "--to", "int8").err
     form = tmp_path / "small" / "int8.qkv"
     form.write_bytes(form.read_bytes()[:-1] + b"\1")

@@ -92,7 +92,7 @@ def export_form(model: Path, target: Path, quantization: str) -> None:
         temporary.mkdir()
         for name in names:
             shutil.copyfile(model / name, temporary / name)
-        manifest.seal(temporary, names)
+        manifest.seal(temporary, [name for name in FILES if name in names])  # the form has a checksum of its own
     size = sum((target / name).stat().st_size for name in names)
     print(f"wrote {target}: {size / 1e6:.1f} MB")
 

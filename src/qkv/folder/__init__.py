@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from qkv.folder.loaded import NATIVE as NATIVE
 from qkv.folder.loaded import About as About
 from qkv.folder.loaded import Loaded as Loaded
 from qkv.folder.loaded import RunFolder as RunFolder

@@ -14,7 +14,8 @@ from qkv.convert import FAMILIES, find_package
 from qkv.convert.native import read
 from qkv.errors import InputError
 from qkv.files import write_json
-from qkv.folder.loaded import FILES, NATIVE, VERSION, About, Loaded, described
+from qkv.folder.loaded import FILES, VERSION, About, Loaded, described
+from qkv.manifest import NATIVE
 from qkv.models import MODELS, Backbone, Headed, Model, architecture_of
 from qkv.positions import Learned
 from qkv.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer

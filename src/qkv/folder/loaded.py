@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast, get_type_hints
 from qkv import manifest
 from qkv.errors import InputError, nearest
 from qkv.files import read_json
+from qkv.manifest import NATIVE
 from qkv.text.frames import FRAMES, Pool
 from qkv.text.tokenizer import Tokenizer
 
@@ -25,8 +26,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 FILES = (
     "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
 )  # fmt: skip  # that a manifest has; weights have a checksum of their own
-NATIVE = "int8.qkv"  # the native engine's form of the model; enough by itself for one that writes
-COUNT = slice(112, 120)  # where that says how many weights the model has; see native/file.cpp
+COUNT = slice(112, 120)  # where the native engine's form says how many weights the model has; see native/file.cpp
 VERSION = 1  # of the folder's layout; a folder from a later one is refused
 # Models whose config.json tells how much they read and write, and whether they go on from prompts.
 TOLD = {"transformer": False, "gpt": True, "gpt2": True}

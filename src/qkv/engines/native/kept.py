@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from qkv import manifest
 from qkv.engines.native.library import Native, is_built, processor
 from qkv.errors import InputError
-from qkv.folder import NATIVE as FILE
 from qkv.folder import Loaded
+from qkv.manifest import NATIVE as FILE
 from qkv.text.frames import FRAMES
 
 if TYPE_CHECKING:
