@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qkv.convert.native.parts import products_of, stacks_of
+from qkv.convert.native.parts import joined, projections_of, stacks_of
 from qkv.layers import Embedding, Stack
 from qkv.models import GPT2, Ernie2, Transformer, TransformerEncoder, count_parameters
 from qkv.positions import Learned, Places
@@ -34,7 +34,8 @@ class FileLayout:
     them, or reads them."""
 
     def __init__(self, model: Any, bits: int) -> None:
-        self.model, self.bits, self.products = model, bits, products_of(model)
+        self.model, self.bits, self.projections = model, bits, projections_of(model)
+        self.products = {name: joined(*linears, by=by) for name, (linears, by) in self.projections.items()}
         self.heads, self.width = model.config.n_heads, model.config.head_width
 
     def inputs(self, table: Embedding, stack: Stack, *, is_known: bool = False, has_segments: bool = True) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qkv.convert.native.layout import ALIGNED, COLUMNS, HEADER, QUAD, Array, FileLayout, checksum, inputs, up
-from qkv.convert.native.parts import can_write, projections_of
+from qkv.convert.native.parts import can_write
 from qkv.errors import InputError
 from qkv.files import read_bytes
 from qkv.layers import Embedding, Stack
@@ -25,6 +25,7 @@ class FileReader(FileLayout):
     def __init__(self, model: Any, whole: bytes) -> None:
         super().__init__(model, HEADER.unpack_from(whole)[2])
         self.whole, self.place = whole, HEADER.size
+        self.tables = [part.weight for part in model.modules() if isinstance(part, Embedding)]
 
     def fill(self) -> None:
         """A ValueError if the file is of another model, or not as it was written."""
@@ -85,11 +86,10 @@ class FileReader(FileLayout):
 
     def spread(self, name: str, weight: Tensor, bias: Tensor) -> None:
         """One product as the projections that it is of. What has a table of its own, which is not rounded, keeps it."""
-        linears, by = projections_of(self.model)[name]
-        tables = [part.weight for part in self.model.modules() if isinstance(part, Embedding)]
+        linears, by = self.projections[name]
         for i, linear in enumerate(linears):
             rows = slice(i * len(linear.weight), (i + 1) * len(linear.weight))
-            if not any(linear.weight is table for table in tables):
+            if not any(linear.weight is table for table in self.tables):
                 linear.weight.copy_(weight[rows] / (1 if i else by))
             if linear.bias is not None:
                 linear.bias.copy_(bias[rows] / (1 if i else by))
