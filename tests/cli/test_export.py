@@ -77,7 +77,15 @@ def test_a_folder_of_the_8_bit_form_alone(qkv: Run, model: Path, tmp_path: Path)
     again = qkv("quantize", "small", "--valid", write_tsv(tmp_path / "some.tsv", [("7", "seven"), ("4 2", "four two")]))
     assert again.code == 0, again.err
     assert qkv("translate", "7", "--model", "small").lines == ["seven"]
-    assert "is not overwritten" in qkv("export", model, "small", "--to", "int8").err
+    for flags, sentence in {
+        ("small", "--to", "int8"): "is not overwritten",
+        ("x", "--to", "int8", "--check", "lines.num"): "give lines.num to qkv quantize --valid",
+        ("x", "--to", "int8", "--quantization", "int8"): "is for ctranslate2 alone",
+        ("x", "--to", "int88"): "did you mean 'int8'",
+    }.items():
+        wrong = qkv("export", model, *flags)
+        assert wrong.code == 1
+        assert sentence in wrong.err
     form = tmp_path / "small" / "int8.qkv"
     form.write_bytes(form.read_bytes()[:-1] + b"\1")
     broken = qkv("translate", "7", "--model", "small")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qkv.cli.app import Model
-from qkv.errors import InputError
+from qkv.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from qkv.decoding import Engine, Search, Translator
@@ -42,7 +42,7 @@ def export(
       quantization: With ctranslate2: int8, int16, float16, bfloat16 or a mixture such as int8_float16.
       check: Sentences to check with, one on a line; some of the validation set, or random ones, if none.
     """
-    from qkv.convert import exporting
+    from qkv.convert import EXPORTS, exporting
     from qkv.decoding import Search
     from qkv.engines.agreement import agreement
     from qkv.opening import load_translator, may_translate
@@ -50,8 +50,10 @@ def export(
     target = folder or model / to
     if target.resolve() == model.resolve():
         raise InputError(f"{target} is the model folder itself; name another folder")
+    if to not in (known := (*EXPORTS, "int8")):
+        raise InputError(f"unknown format {to!r}; {nearest(to, known)}")
     if to == "int8":
-        return export_form(model, target, quantization)
+        return export_form(model, target, quantization, check)
     if not may_translate(model):
         return export_family(model, target, to, quantization, check)
     translator = load_translator(model, engine="float32")
@@ -70,7 +72,7 @@ def export(
         print(UNCHECKED, file=sys.stderr)
 
 
-def export_form(model: Path, target: Path, quantization: str) -> None:
+def export_form(model: Path, target: Path, quantization: str, check: Path | None) -> None:
     """A model folder that translates or writes on without its weights, with which its form was compared."""
     from qkv import manifest
     from qkv.decoding.alignment import FILE as ALIGNMENT
@@ -82,6 +84,8 @@ def export_form(model: Path, target: Path, quantization: str) -> None:
 
     if quantization:
         raise InputError(f"quantization={quantization!r} is for ctranslate2 alone, not for int8; leave it out")
+    if check is not None:
+        raise InputError(f"the form in 8 bits is compared when it is made; give {check} to qkv quantize --valid")
     if not look(model).context:
         raise InputError(f"{model} is neither a Transformer that translates nor a GPT-2; copy its folder as it is")
     native_file(model)  # or it is refused
