@@ -17,6 +17,7 @@ from qkv.device import ENGINE, device_name
 from qkv.engines import open_generator, open_translator
 from qkv.errors import InputError, nearest
 from qkv.text.frames import FRAMES, Pool
+from qkv.translators import located
 
 if TYPE_CHECKING:
     from qkv.engines.embedder import Embedder
@@ -51,6 +52,7 @@ def load(
     """The Translator, Generator, Classifier, Embedder or other thing that a model folder holds; nothing else is needed.
 
     >>> qkv.load("model").translate("Two dogs play in the snow.").text
+    >>> qkv.load("en-de").translate("Where is the station?").text  # a translator that comes with qkv
 
     With task="embed", any folder with a backbone gives an Embedder. `how` are options of what is opened: of models that
     write those of `engines.open_translator`, engine="int8", workers=2. `beside` is a second classifier of the same
@@ -60,7 +62,7 @@ def load(
         raise InputError(
             f"{path!r:.60} ({type(path).__name__}) is no path; give that of a model folder, qkv.load('model')"
         )
-    loaded = folder.look(Path(path), device_name(device))
+    loaded = folder.look(path := located(path), device_name(device))
     own = task_named(loaded.about)
     name = task or own
     if name in OPENERS and name in (own, EMBEDS) and beside is None:

@@ -14,9 +14,9 @@ from starlette.testclient import TestClient
 from qkv import Translator, manifest
 from qkv.documents import compiled
 from qkv.serving import Limits
-from qkv.serving.languages import find, name_of
 from qkv.serving.suggestions import Suggestions
 from qkv.text import read_pairs
+from qkv.text.detection import find, name_of
 from qkv.text.language import pick
 
 PAIR = {"source": "en", "target": "de"}

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from qkv.device import ENGINE
 from qkv.errors import InputError
 from qkv.memory import address_space
+from qkv.translators import located
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +31,11 @@ Flag = Annotated[bool, PLAIN]
 Files = Annotated[list[Path] | None, MULTIPLE]
 Several = Annotated[list[str] | None, PLAIN]  # the flag may be given several times
 Output = Annotated[Path | None, OUTPUT]
-Model = Annotated[Path, Parameter(help="The model folder.")]
+MODEL = Parameter(
+    help="The model folder, or the name of a translator that comes with qkv.",
+    converter=lambda _, tokens: located(tokens[0].value),
+)
+Model = Annotated[Path, MODEL]
 Beam = Annotated[int, Parameter(help="Hypotheses kept in beam search; 1 is greedy.")]
 PART = """Which part of the file: 3/8 for the third of eight, which are cut at line ends, one after the other. It is
 written to -o whole or not at all, and one that is there is left as it is."""

@@ -9,6 +9,7 @@ from qkv.cli.app import Device, Engine, Files, Several, prepare
 from qkv.config import read_toml
 from qkv.device import ENGINE
 from qkv.errors import InputError, nearest
+from qkv.translators import located, translators
 
 
 def serve(
@@ -25,6 +26,7 @@ def serve(
     """Serve models over HTTP: a page, LibreTranslate's API, OpenAI's under /v1, and our own under /api.
 
     For example:
+      qkv serve
       qkv serve --model model
       qkv serve --model en-de de-en --port 8000 --glossary terms.csv
       qkv serve --model critic --model lm
@@ -38,7 +40,8 @@ def serve(
     With a key, open the page as http://HOST:PORT/?api_key=KEY.
 
     Args:
-      model: One or more model folders, of any task: each does what it was trained for.
+      model: One or more model folders, of any task: each does what it was trained for; or names of translators that
+        come with qkv. Unless given, the folder `model`, and where there is none, all those translators.
       config: A TOML file with any of these flags, such as port = 8000 or model = ["en-de", "de-en"]; paths in it are
         as seen from where the server is started, and a flag that is given wins over the file.
       host: The address to listen on; 0.0.0.0 is for everybody who can reach this machine.
@@ -92,7 +95,7 @@ def serve(
     idle, given = serving.seconds_of(keep), model
 
     def open_all() -> tuple[Any, Any]:
-        folders = given or folders_in(config) or [Path("model")]
+        folders = [located(one) for one in given or folders_in(config)] or default_folders()
         prepare(folders, device, engine)
         models = serving.Models.load(folders, device, engine, keep=idle)
         return models, serving.read_glossaries(glossary, models) if glossary else {}
@@ -150,6 +153,12 @@ def settings_in(path: Path) -> dict[str, Any]:
                 raise InputError(f"{path}: {key}: a text, a number or a list of them was expected, not {one!r}")
         found[name] = value
     return found
+
+
+def default_folders() -> list[Path]:
+    """The folder that training writes; where there is none, the translators that come with qkv."""
+    own = Path("model")
+    return [own] if own.exists() else list(translators().values()) or [own]
 
 
 def folders_in(path: Path | None) -> list[Path]:

@@ -10,8 +10,10 @@ from qkv import contents
 from qkv.cli.app import Flag, From, Model, To, print_json, print_table
 from qkv.errors import InputError
 from qkv.papers import PAPERS
+from qkv.translators import translators
 
-# What `qkv list` can be asked for, and the tables that say it. Recipes are files; papers are made of all of these.
+# What `qkv list` can be asked for, and the tables that say it. Recipes are files, translators folders; papers are made
+# of all of these.
 LISTS: dict[str, list[tuple[str, str]]] = {
     "tasks": [("qkv.tasks", "TASKS")],
     "models": [("qkv.models", "MODELS")],
@@ -24,6 +26,7 @@ LISTS: dict[str, list[tuple[str, str]]] = {
     "averages": [("qkv.training.averaging", "AVERAGES")],
     "recipes": [],
     "papers": [],
+    "translators": [],
 }
 LISTED = 20  # items of a list that `qkv info` prints
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ def list_(what: Listed | None = None) -> None:
       qkv list positions
       qkv list recipes
       qkv list papers
+      qkv list translators
     """
     if what is None:
         some = {name: [one for one, _ in listed(name)] for name in LISTS}
@@ -54,7 +58,18 @@ def listed(what: str) -> list[tuple[str, str]]:
         return [(name, paper.summary) for name, paper in PAPERS.items()]
     if what == "recipes":
         return [(name, about) for name, (_, about) in contents.recipes().items()]
+    if what == "translators":
+        return [(name, described(name, folder)) for name, folder in translators().items()]
     return [(name, part.summary) for place in LISTS[what] for name, part in contents.table(*place).items()]
+
+
+def described(name: str, folder: Path) -> str:
+    """What a translator that comes with qkv is good for, and how large it is."""
+    from qkv.text.detection import name_of
+
+    source, target = (name_of(code) for code in name.split("-"))
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    return f"{source} to {target}, short everyday sentences, {size / 1e6:.1f} MB"
 
 
 def info(model: Model = Path("model"), *, json: Flag = False) -> None:

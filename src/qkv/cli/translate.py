@@ -14,6 +14,7 @@ from qkv.cli.app import (
     Device,
     Engine,
     Flag,
+    From,
     Json,
     Model,
     NoSplit,
@@ -21,6 +22,7 @@ from qkv.cli.app import (
     Output,
     Several,
     Shard,
+    To,
     prepare,
     print_json,
     read_pairs_for,
@@ -36,9 +38,9 @@ if TYPE_CHECKING:
 
 
 def translate(
-    *text: str, model: Model = Path("model"), beam: Beam = 5, n_best: int = 1, alpha: float = 1.0,
-    sample: Flag = False, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0,
-    scores: Flag = False, json: Flag = False, output: Output = None,
+    *text: str, model: Model | None = None, from_: From = "", to: To = "", beam: Beam = 5, n_best: int = 1,
+    alpha: float = 1.0, sample: Flag = False, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0,
+    seed: int = 0, scores: Flag = False, json: Flag = False, output: Output = None,
     kind: Annotated[str | None, Parameter(name="--format")] = None, protect: Several = None,
     memory: Annotated[list[Path] | None, PLAIN] = None, final: Flag = False,
     no_split: NoSplit = False, shard: Shard = None, device: Device = "cpu", engine: Engine = ENGINE,
@@ -46,6 +48,7 @@ def translate(
     """Translate text, lines or whole documents: one line out for each line in, and a file of the same format.
 
     For example:
+      qkv translate "Where is the station?" --to de
       qkv translate "Two dogs play in the snow." --model model
       qkv translate news.en --model model -o news.de
       cat news.en | qkv translate --model model --beam 1
@@ -60,6 +63,8 @@ def translate(
       text: Sentences, or the name of one file; nothing for standard input. Files of subtitles (.srt, .vtt), .html, .md,
         .po, .xliff, .tmx, .docx, .json, .arb, .yaml, .properties and .strings keep all that is not language; plain text
         (.txt, .en, no ending) is read line by line.
+      model: The model folder, or the name of a translator that comes with qkv (qkv list translators). Unless given, the
+        first that translates between --from and --to, of the folder `model` and those; with neither, `model`.
       n_best: Translations for each line, best first, with tabs between them.
       alpha: Length penalty: 0 for none, larger for longer translations.
       sample: Draw from the model's distribution instead of searching.
@@ -77,6 +82,7 @@ def translate(
         it word for word; may be given several times.
       final: With a document: do not mark translations as a machine's, which .po, .xliff and .tmx have a place for.
     """
+    from qkv.cli.chosen import check_languages, chosen
     from qkv.opening import load_translator
 
     is_whole, kept = True, None
@@ -87,10 +93,12 @@ def translate(
         kept, is_whole = compiled(protect or []), bool(kind) or not is_document(text)  # or lines
     if shard and (kind or protect or not is_whole):
         raise InputError("--shard is for the lines of plain text, and a document is translated whole; leave it out")
+    model = model or chosen(text, from_, to)
     if (part := part_of(shard, text, output, model)) is None:
         return
     prepare([model], device, engine)
     translator = load_translator(model, device, engine=engine)
+    check_languages(translator, model, from_, to)
     how: dict[str, Any] = {"beam": beam, "n_best": n_best, "alpha": alpha, "seed": seed}
     how |= {"sampling": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
     how |= {"split": False} if no_split else {}

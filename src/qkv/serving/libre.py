@@ -11,10 +11,10 @@ from starlette.responses import Response
 from qkv.decoding import Search
 from qkv.documents import FORMATS, translate_file, translate_html, translate_text
 from qkv.documents.format import Languages
-from qkv.serving.languages import UNKNOWN, detect, is_emoji, name_of
 from qkv.serving.limits import Refusal
 from qkv.serving.models import Served
 from qkv.serving.service import Endpoint, Visit
+from qkv.text.detection import UNKNOWN, detect, is_emoji, name_of
 
 AUTO = "auto"
 

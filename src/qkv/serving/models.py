@@ -17,9 +17,9 @@ from qkv.errors import InputError, nearest
 from qkv.folder import Loaded, look
 from qkv.look.facts import View, looks, model_view
 from qkv.opening import OPENERS, open_embedder, options, task_in, task_named
-from qkv.serving.languages import UNKNOWN, find, name_of
 from qkv.serving.limits import Refusal
 from qkv.serving.on_demand import OnDemand
+from qkv.text.detection import UNKNOWN, find, name_of
 from qkv.text.frames import FRAMES
 
 VERBS = ("translate", "generate", "summarise", "predict", "fill", "embed")  # what models do, each at /api/VERB

@@ -15,10 +15,10 @@ from qkv.errors import InputError
 from qkv.serving.app import make_app
 from qkv.serving.connections import is_address, protocol
 from qkv.serving.glossary import Glossary
-from qkv.serving.languages import identifier
 from qkv.serving.limits import ENVELOPE
 from qkv.serving.models import Models
 from qkv.serving.service import Service
+from qkv.text.detection import identifier
 
 Again = Callable[[], tuple[Models, dict[str, Glossary]]]
 

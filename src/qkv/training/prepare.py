@@ -20,6 +20,7 @@ from qkv.tasks import Corpus, Survey, Task
 from qkv.tasks.corpus import PARTS, Part, learn_tokenizer
 from qkv.text.tokenizer import BOS, PAD, UNK, Tokenizer
 from qkv.training.settings import Settings, TrainingConfig, architecture, complete, paths, spelled_out, task_of
+from qkv.translators import located
 from qkv.wording import count_of
 
 FITTED = ("vocab_size", "n_classes", "sentence_ends", "mask_id")  # settings of a model that follow from its data
@@ -35,8 +36,8 @@ def task(tree: Tree, where: str) -> Task:
 
 
 def opened(start: str) -> list[Loaded]:
-    """What a run begins with: a folder, or several, "bert + entities"."""
-    return [folder.load(path) for path in paths([name.strip() for name in start.split(" + ")])] if start else []
+    """What a run begins with: a folder, or several, "bert + entities"; or a translator that comes with qkv."""
+    return [folder.load(located(one)) for one in paths([name.strip() for name in start.split(" + ")])] if start else []
 
 
 def started(asked: Tree, where: str) -> tuple[Tree, list[Loaded]]:
