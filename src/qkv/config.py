@@ -6,6 +6,7 @@ import inspect
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -57,11 +58,19 @@ def check_types(cls: type[Any], tree: Mapping[str, Any], where: str, inside: str
             _validated(hints[key], value, where, f"{inside}{key}.")
 
 
+@cache
+def _adapter(kind: Any) -> Any:
+    """What checks values of a type; made once, which takes longer than checking."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
 def _validated(kind: Any, value: Any, where: str, inside: str) -> Any:
-    from pydantic import TypeAdapter, ValidationError  # here: a tenth of a second that many commands need not wait
+    from pydantic import ValidationError  # here: a tenth of a second that many commands need not wait
 
     try:
-        return TypeAdapter(kind).validate_json(json.dumps(value, default=str), strict=True)  # TOML has dates, JSON none
+        return _adapter(kind).validate_json(json.dumps(value, default=str), strict=True)  # TOML has dates, JSON none
     except ValidationError as error:
         first = error.errors()[0]
         key = f"{inside}{'.'.join(str(part) for part in first['loc'])}".removesuffix(".")
@@ -155,13 +164,13 @@ def build(table: Mapping[str, Callable[..., T]], spec: str, *args: Any) -> T:
     part = table[name]
     accepted = {p.name: p.annotation for p in inspect.signature(part).parameters.values() if p.kind is p.KEYWORD_ONLY}
     if keywords:
-        from pydantic import TypeAdapter, ValidationError
+        from pydantic import ValidationError
     for key, value in keywords.items():
         if key not in accepted:
             hint = nearest(key, accepted) if accepted else "it takes none"
             raise InputError(f"{name!r} has no option {key!r}; {hint}")
         try:
-            TypeAdapter(accepted[key]).validate_python(value, strict=True)
+            _adapter(accepted[key]).validate_python(value, strict=True)
         except ValidationError as error:
             raise InputError(f"{name}({key}={value!r}): {error.errors()[0]['msg']}") from None
     return part(*args, **keywords)

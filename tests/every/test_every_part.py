@@ -1,6 +1,8 @@
 """What must hold for every position, attention and model that translates: a part added to a table is tested here.
 
-Every position stands with every attention in a transformer, every attention in every other model.
+Every position stands with every attention in a transformer, every attention in every other model. Of the former, half
+are left to `make test-slow`: each position still meets every second attention here, and each attention every second
+position.
 """
 
 import itertools
@@ -47,10 +49,15 @@ def parts() -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-PARTS = parts()
+def named(name: str, settings: dict[str, Any]) -> Any:
+    """A parameter of the tests; slow at every second square of the board of positions and attentions."""
+    square = name == "transformer" and SEQUENTIAL.index(settings["position"]) + CHOSEN.index(settings["attention"])
+    return pytest.param(
+        (name, settings), id="-".join([name, *settings.values()]), marks=[pytest.mark.slow] if square % 2 else []
+    )
 
 
-@pytest.fixture(params=PARTS, ids=["-".join([name, *settings.values()]) for name, settings in PARTS])
+@pytest.fixture(params=[named(*one) for one in parts()])
 def model(request: pytest.FixtureRequest) -> Model:
     """With every bias that there is, and weights large enough for attention to choose."""
     name, settings = request.param

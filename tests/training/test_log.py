@@ -42,7 +42,9 @@ def run(
 ) -> tuple[Path, qkv.Trained]:
     place = tmp_path_factory.mktemp("logged")
     tsv = write_tsv(place / "pairs.tsv", pairs)
-    trained = qkv.train(tsv, out=place / "model", quiet=True, **merge(small, {"training": {"steps": 40}}))
+    trained = qkv.train(
+        tsv, out=place / "model", quiet=True, **merge(small, {"training": {"steps": 40, "validate_every": 10}})
+    )
     return place / "model" / "training", trained
 
 
@@ -54,7 +56,7 @@ def test_every_line_of_a_run_parses_and_says_what_it_is(run: tuple[Path, qkv.Tra
     trains = [event for event in events if event["event"] == "train"]
     assert all({"learning_rate", "gradient", "tokens", "tokens_per_second", "seconds"} <= e.keys() for e in trains)
     valid = [event for event in events if event["event"] == "valid"]
-    assert [event["step"] for event in valid] == [20, 40]
+    assert [event["step"] for event in valid] == [10, 20, 30, 40]
     assert all(event["perplexity"] == pytest.approx(math.exp(event["loss"])) for event in valid)
     assert all(0 <= event["bleu"] <= 100 for event in valid)
 
@@ -122,8 +124,20 @@ def test_what_comes_after_the_checkpoint_is_forgotten_and_half_a_line_too(tmp_pa
 
 def test_nothing_to_draw_is_told_and_no_error(tmp_path: Path) -> None:
     log = Log(here(tmp_path), 0)
+    for step in range(8):
+        log.event({"event": "bad", "step": step})
     assert "nothing to draw" in log.draw()
     log.close()
+
+
+def test_a_few_lines_are_no_curve(tmp_path: Path) -> None:
+    """Also where some of them were written before the run went on."""
+    for step in range(1, 9):
+        log = Log(here(tmp_path), step)
+        log.event({"event": "valid", "step": step, "loss": 1.0 / step})
+        assert log.draw() == ""
+        log.close()
+        assert here(tmp_path).curves.exists() == (step == 8)
 
 
 @pytest.mark.parametrize(

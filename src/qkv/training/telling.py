@@ -27,6 +27,7 @@ from qkv.wording import count_of
 OnEvent = Callable[[dict[str, Any]], object]  # sees each record; True ends the run
 SHOWN = ("loss", "perplexity", "bleu", "rouge_l", "accuracy", "pearson", "f1", "mean")  # of all figures of a validation
 EVERY = 1.0  # seconds of training that one line of the log stands for
+DRAWN = 8  # lines of the log from which on its curves are drawn: those of a few seconds say nothing
 BAR = 12  # columns
 WORTH = ("step", "left", "loss", "speed", "valid", "epoch", "rate")  # parts of a line, by what a person wants most
 SLOW = 15.0  # seconds between lines where no live line can be shown (a file, a pipe, CI)
@@ -38,9 +39,11 @@ class Log:
     def __init__(self, folder: RunFolder, from_step: int) -> None:
         self.path, self.picture = folder.log, folder.curves
         self.best: dict[str, float] = {}  # the figures of the best validation
+        self.lines = 0
         if self.path.exists():  # a killed run may have logged more than it saved
             kept = [line for line in self.path.read_text(encoding="utf-8").splitlines() if step_of(line) <= from_step]
             write_text(self.path, "".join(line + "\n" for line in kept))
+            self.lines = len(kept)
             for line in kept:
                 self.remember(json.loads(line))
         self.file = self.path.open("a", encoding="utf-8")
@@ -77,6 +80,7 @@ class Log:
         numbers = {name: value for name, value in event.items() if isinstance(value, float)}
         unknown = {name: None for name, value in numbers.items() if not math.isfinite(value)}  # JSON has no NaN
         print(json.dumps({**event, **unknown}), file=self.file, flush=True)
+        self.lines += 1
         if self.board is not None and "step" in event:
             for name in numbers.keys() - unknown.keys():
                 self.board.add_scalar(f"{event['event']}/{name}", numbers[name], event["step"])
@@ -86,8 +90,9 @@ class Log:
             self.best = {key: value for key, value in event.items() if isinstance(value, float)}
 
     def draw(self, at_least: float = 0.0) -> str:
-        """Draw the curves if the last picture is older than that many seconds; returns why not, if it cannot."""
-        if time.monotonic() - self.drawn >= at_least:
+        """Draw the curves, if there is enough to draw and the last picture is older than that many seconds; returns why
+        not, if it cannot."""
+        if self.lines >= DRAWN and time.monotonic() - self.drawn >= at_least:
             self.drawn = time.monotonic()
             try:
                 draw_curves(self.path, self.picture)
