@@ -32,9 +32,11 @@ def test_both_sides_are_normalised() -> None:
     assert kept == [Pair("\u00e9t\u00e9 d'or !", "Sommer 2", "t.en line 1")]
 
 
-@given(st.text())
+@given(st.text() | st.text(alphabet="a e\u0301\t\xa0"))
 def test_normalised_text_is_one_clean_line_and_stays_so(text: str) -> None:
     clean = normalise(text)
+    composed = unicodedata.normalize("NFC", text)
+    assert clean == " ".join("".join(" " if unicodedata.category(c) == "Cc" else c for c in composed).split())
     assert unicodedata.is_normalized("NFC", clean)
     assert not any(unicodedata.category(character) == "Cc" for character in clean)
     assert " ".join(clean.split()) == clean

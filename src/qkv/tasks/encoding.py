@@ -4,6 +4,7 @@
 JSON and the bytes of their rows. It ends when nobody writes to it any more, or reads what it says.
 """
 
+import gc
 import json
 import os
 import subprocess
@@ -162,6 +163,7 @@ def answer(given: IO[bytes], out: IO[bytes]) -> None:
 
 
 def main() -> None:
+    gc.disable()  # it would look through the rows of every chunk again and again, a third of the time
     for path in sys.argv[1:]:
         parts.import_file(Path(path))
     with suppress(BrokenPipeError):

@@ -14,6 +14,8 @@ def normalise(text: str) -> str:
         text = unicodedata.normalize("NFC", text)
     if not text.isprintable():
         text = CONTROL.sub(" ", text)
+    elif "  " not in text and text.strip(" ") == text:  # the plain space is the only printable white space
+        return text
     return " ".join(text.split())
 
 

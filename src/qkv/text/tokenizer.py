@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
-from itertools import chain, compress
+from itertools import chain
 from pathlib import Path
 
 import tokenizers
@@ -182,21 +182,23 @@ class Tokenizer:
     def _by_words(self, texts: list[str]) -> list[list[int]]:
         """The same, each word encoded once: a few thousand words are most of any text. Texts with other white space
         than single spaces, and those of scripts without spaces, are encoded as they are."""
-        parted = [text.split() for text in texts]
-        is_plain = [
-            " ".join(words) == text and max(map(len, words), default=0) <= LONGEST_WORD
-            for words, text in zip(parted, texts, strict=True)
-        ]
+        parted = [text.split(" ") for text in texts]
         known = self._words
         if len(known) > MOST_WORDS:
             self._words = known = {}  # another one: the old one may be in use in another thread
-        new = [*set(chain.from_iterable(compress(parted, is_plain))).difference(known)]
-        known.update(zip(new, self._encoded(new), strict=True))
-        others = iter(self._encoded([text for text, plain in zip(texts, is_plain, strict=True) if not plain]))
-        return [
-            [*chain.from_iterable(map(known.__getitem__, words))] if plain else next(others)
-            for words, plain in zip(parted, is_plain, strict=True)
-        ]
+        new = set(chain.from_iterable(parted)).difference(known)
+        plain = [word for word in new if len(word) <= LONGEST_WORD and word.split() == [word]]
+        known.update(zip(plain, self._encoded(plain), strict=True))
+        rows = [self._joined(words) for words in parted]
+        others = iter(self._encoded([text for text, row in zip(texts, rows, strict=True) if row is None]))
+        return [next(others) if row is None else row for row in rows]
+
+    def _joined(self, words: list[str]) -> list[int] | None:
+        """The ids of words, one behind the other; None if one of them is none of those that are known."""
+        try:
+            return [*chain.from_iterable(map(self._words.__getitem__, words))]
+        except KeyError:
+            return None
 
     def decode(self, ids: Sequence[int], *, specials: bool = False) -> str:
         """The text of some ids; special tokens are left out, but for <unk>, which stands for a word.
