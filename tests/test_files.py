@@ -182,3 +182,19 @@ def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path) -> 
     path.rmdir()
     write_text(path, "new")
     assert {other.name, elsewhere.name} < {*names(tmp_path)}, "those of the living and of another machine stay"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders are synced on POSIX alone")
+def test_what_is_written_is_synced_once_however_deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.fstat(number).st_ino))
+    with replacing(tmp_path / "whole") as draft:
+        draft.mkdir()
+        write_text(draft / "a", "a")
+        with replacing(draft / "inner") as inner:
+            inner.mkdir()
+            write_text(inner / "b", "b")
+    places = [tmp_path, tmp_path / "whole", *(tmp_path / "whole").rglob("*")]
+    assert sorted(synced) == sorted(place.stat().st_ino for place in places)
+    write_text(tmp_path / "alone", "alone")
+    assert synced[-2:] == [(tmp_path / "alone").stat().st_ino, tmp_path.stat().st_ino]

@@ -47,25 +47,30 @@ def read_json(path: Path) -> Any:
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path to write to; it takes the place of `path` at the end, or is removed if anything fails.
 
-    Works for a file and for a folder. What was written is on the disk before the name changes. What a process of this
-    machine left there when it was killed is removed.
+    Works for a file and for a folder. What was written is on the disk before the name changes; what is inside a folder
+    that is being replaced itself, before that one's name changes. What a process of this machine left there when it was
+    killed is removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     mine = f".{path.name}.{platform.node()}-"
     for left in path.parent.glob(f"{glob.escape(mine)}*.part"):
         if not is_running(left.name.removeprefix(mine).removesuffix(".part")):
             remove(left)
-    temporary = path.with_name(f"{mine}{os.getpid()}.part")
+    draft = f".{platform.node()}-{os.getpid()}.part"
+    temporary = path.with_name(f".{path.name}{draft}")
+    is_inside = any(folder.name.endswith(draft) for folder in path.parents)
     remove(temporary)
     try:
         yield temporary
-        for written in [temporary, *temporary.rglob("*")] if temporary.is_dir() else [temporary]:
-            sync(written)
+        if not is_inside:
+            for written in [temporary, *temporary.rglob("*")] if temporary.is_dir() else [temporary]:
+                sync(written)
         if path.is_dir() and temporary.is_dir():
             exchange(path, temporary)
         else:
             temporary.replace(path)
-        sync(path.parent)
+        if not is_inside:
+            sync(path.parent)
     finally:
         remove(temporary)
 
