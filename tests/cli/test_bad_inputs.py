@@ -192,7 +192,7 @@ a word that cannot be said | demo --say 2001 | '2001' cannot be said; give words
 an unknown engine | translate 7 --model good --engine int9 | 'int9'; did you mean 'int8'
 8 bits that were never made | translate 7 --model without-bits --engine int8 | no int8.qkv; make it
 no model to quantise | quantize nowhere | no model folder at nowhere
-a quantised model that loses too much | quantize good --bound -100 | so nothing was written; translate
+a quantised model that loses too much | quantize whole --bound -100 | so there is no int8.qkv; translate
 an unknown format to export to | export good --to onxx x | unknown format 'onxx'; did you mean 'onnx'
 an export over its own model | export good --to onnx good | good is the model folder itself; name
 8 bits that a format lacks | export good --to onnx x --quantization int8 | for ctranslate2 alone
@@ -275,6 +275,7 @@ def change_words(folder: Path) -> None:
 
 
 SPOILT: dict[str, Callable[[Path], object]] = {
+    "whole": lambda folder: shutil.copytree(folder.parent / "good" / "training", folder / "training"),
     "without-config": lambda folder: (folder / "config.json").unlink(),
     "without-tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
     "without-bits": lambda folder: (folder / "int8.qkv").unlink(missing_ok=True),

@@ -56,7 +56,7 @@ def test_the_figures_are_those_of_score(qkv: Any, copy: Path, tmp_path: Path) ->
 def test_a_model_that_loses_more_than_the_bound_is_refused_and_nothing_is_written(qkv: Any, copy: Path) -> None:
     result = qkv("quantize", copy, "--bound", "-100")
     assert result.code == 1
-    assert "(at most -100 and at least 80% are allowed), so nothing was written; translate with --engine" in result.err
+    assert "(at most -100 and at least 80% are allowed), so there is no int8.qkv; translate with --engine" in result.err
     assert not [*copy.glob("*int8*")]
 
 
@@ -180,7 +180,7 @@ def test_a_reader_that_says_something_else_is_refused(
     monkeypatch.setattr("qkv.engines.quantize.smoothing", wrong)
     result = qkv("quantize", reader)
     assert result.code == 1
-    assert "(at least 0.99 and 0.99 is asked for), so nothing was written" in result.err
+    assert "(at least 0.99 and 0.99 is asked for), so there is no int8.qkv" in result.err
     assert not [*reader.glob("*int8*")]
     shutil.rmtree(reader / "training")
     assert "has no validation set of a training run; give --valid sentences.txt" in qkv("quantize", reader).err

@@ -52,8 +52,13 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
     from qkv.engines.native.writer import NativeWriter
     from qkv.engines.quantize import tokens_agree
     from qkv.files import remove, replacing
+    from qkv.folder.loaded import may_be_theirs
     from qkv.opening import load_translator, may_translate
 
+    if (model / FILE).exists() and not (may_be_theirs(model) or any(model.glob("*.safetensors"))):
+        raise InputError(
+            f"{model} has its 8 bits alone, with no weights to compare them with; give the folder it is from"
+        )
     if not may_translate(model):
         return quantize_reader_(model, valid, json=json)
     translator = load_translator(model, engine="float32")
@@ -70,10 +75,10 @@ def quantize_(model: Model, *, valid: Corpora = (), beam: int = 5, bound: float 
         fall = figures["float32_bleu"] - figures["int8_bleu"]
         figures |= {"sentences": len(pairs), "agreement": share, "fall": fall}
         if fall > bound or share < AGREE:
-            remove(model / FILE)  # which a run may have left there, by fewer sentences
+            remove(model / FILE)  # which a run may have left there, by fewer sentences; the weights are elsewhere
             raise InputError(
                 f"8 bits would cost {fall:.2f} BLEU and keep {share:.0%} of the tokens (at most {bound:g} and at least "
-                f"{AGREE:.0%} are allowed), so nothing was written; translate with --engine float32"
+                f"{AGREE:.0%} are allowed), so there is no {FILE}; translate with --engine float32"
             )
     if json:
         return print_json(figures)
@@ -114,7 +119,7 @@ def quantize_reader_(model: Path, valid: Sequence[Path], *, json: bool) -> None:
             bounds = " and ".join(f"{bound:g}" for bound in least.values())
             remove(model / FILE)
             raise InputError(
-                f"with 8 bits {said} (at least {bounds} is asked for), so nothing was written; use another engine"
+                f"with 8 bits {said} (at least {bounds} is asked for), so there is no {FILE}; use another engine"
             )
     if json:
         return print_json(figures)
