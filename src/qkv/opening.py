@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
 
 from qkv import folder
+from qkv.bundled import located
 from qkv.config import Tree
 from qkv.decoding import Translator
 from qkv.device import ENGINE, device_name
 from qkv.engines import open_generator, open_translator
 from qkv.errors import InputError, nearest
 from qkv.text.frames import FRAMES, Pool
-from qkv.translators import located
 
 if TYPE_CHECKING:
     from qkv.engines.embedder import Embedder

@@ -10,7 +10,7 @@ import pytest
 
 import qkv as package
 from kit import Pairs, write_tsv
-from qkv import translators
+from qkv import bundled
 from qkv.cli.chosen import chosen
 from qkv.cli.serve import default_folders
 from qkv.errors import InputError
@@ -22,7 +22,7 @@ Run = Callable[..., Any]
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folders of five names, each with its languages alone."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(translators, "FOLDERS", [tmp_path / "none", tmp_path / "bundled"])
+    monkeypatch.setattr(bundled, "FOLDERS", [tmp_path / "none", tmp_path / "bundled"])
     for name in ("de-en", "en-de", "en-fr", "en-zh", "fr-en"):
         write_config(tmp_path / "bundled" / name, name)
     return tmp_path
@@ -100,7 +100,7 @@ def test_a_translator_is_opened_by_its_name(
     qkv: Run, model: Path, pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In every way in; a folder of that name comes before it."""
-    monkeypatch.setattr(translators, "FOLDERS", [tmp_path / "bundled"])
+    monkeypatch.setattr(bundled, "FOLDERS", [tmp_path / "bundled"])
     assert qkv("export", model, "bundled/num-en", "--to", "int8").code == 0
     shutil.rmtree(tmp_path / "bundled/num-en/training", ignore_errors=True)
     for asked in (["--model", "num-en"], ["--to", "en"], ["--from", "num"]):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from qkv.bundled import located
 from qkv.device import ENGINE
 from qkv.errors import InputError
 from qkv.memory import address_space
-from qkv.translators import located
 
 if TYPE_CHECKING:
     from rich.console import Console

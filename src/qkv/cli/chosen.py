@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qkv.bundled import translators
 from qkv.cli.lines import is_path
 from qkv.errors import InputError
 from qkv.folder import read_config
 from qkv.opening import may_translate
 from qkv.text.detection import detect, find
 from qkv.text.language import from_name
-from qkv.translators import translators
 
 if TYPE_CHECKING:
     from qkv.decoding import Translator

@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from qkv.bundled import located, translators
 from qkv.cli.app import Device, Engine, Files, Several, prepare
 from qkv.config import read_toml
 from qkv.device import ENGINE
 from qkv.errors import InputError, nearest
-from qkv.translators import located, translators
 
 
 def serve(

@@ -7,10 +7,10 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Literal
 
 from qkv import contents
+from qkv.bundled import translators
 from qkv.cli.app import Flag, From, Model, To, print_json, print_table
 from qkv.errors import InputError
 from qkv.papers import PAPERS
-from qkv.translators import translators
 
 # What `qkv list` can be asked for, and the tables that say it. Recipes are files, translators folders; papers are made
 # of all of these.

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from qkv import folder
+from qkv.bundled import located
 from qkv.config import Tree, from_tree, merge, to_tree
 from qkv.data import Place, generator
 from qkv.device import choose_device
@@ -20,7 +21,6 @@ from qkv.tasks import Corpus, Survey, Task
 from qkv.tasks.corpus import PARTS, Part, learn_tokenizer
 from qkv.text.tokenizer import BOS, PAD, UNK, Tokenizer
 from qkv.training.settings import Settings, TrainingConfig, architecture, complete, paths, spelled_out, task_of
-from qkv.translators import located
 from qkv.wording import count_of
 
 FITTED = ("vocab_size", "n_classes", "sentence_ends", "mask_id")  # settings of a model that follow from its data
