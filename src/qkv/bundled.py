@@ -1,5 +1,6 @@
 """The translators that come with qkv, each by its name: en-de is a model folder like any other."""
 
+import os
 from pathlib import Path
 
 ROOT = Path(__file__).parent
@@ -13,5 +14,5 @@ def translators() -> dict[str, Path]:
 
 def located(path: str | Path) -> Path:
     """The folder that is meant: the one of that name, or else the translator that comes with qkv."""
-    path = Path(path)
-    return path if path.exists() else translators().get(str(path), path)
+    # Path's own question fails for a name of more than 255 bytes.
+    return Path(path) if os.path.exists(path) else translators().get(str(path), Path(path))  # noqa: PTH110

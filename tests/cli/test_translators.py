@@ -62,6 +62,7 @@ def test_the_name_of_a_file_tells_its_language(names: Path) -> None:
     [
         ((), "", "en", "--to en may be any of de-en, fr-en; give --from and --to"),  # standard input is not read for it
         (("1234",), "", "en", "--to en may be any of de-en, fr-en; give --from and --to"),
+        (("¿Dónde está la estación?",), "", "en", "--to en may be any of de-en, fr-en; give --from and --to"),
         (("Hello.",), "en", "", "--from en may be any of en-de, en-fr, en-zh; give --from and --to"),
         (
             ("Hello.",), "de", "fr",
@@ -121,5 +122,7 @@ def test_a_translator_is_opened_by_its_name(
         f"qkv: {tmp_path}/bundled/num-en translates from num to en, not to fr; leave --model out, or give the folder "
         "of another\n",
     )
+    for name in ("x" * 300, "a\ud800"):
+        assert qkv("translate", "7", "--model", name).code == 1
     (tmp_path / "num-en").mkdir()
     assert "num-en" in qkv("translate", "3 1 4", "--model", "num-en").err

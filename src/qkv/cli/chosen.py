@@ -15,6 +15,8 @@ from qkv.text.language import from_name
 if TYPE_CHECKING:
     from qkv.decoding import Translator
 
+SURE = 50  # per cent among all languages: a text in another one is asked about
+
 
 def chosen(text: tuple[str, ...], source: str, target: str) -> Path:
     """The folder that translates between two languages, of which either may be left open: `model`, where it is there
@@ -56,7 +58,7 @@ def language_of(text: tuple[str, ...], codes: list[str]) -> str:
         (best, *_) = detect(" ".join(text), codes)
     except ImportError:  # of what tells languages apart, which comes with the server
         return ""
-    return str(best["language"]) if best["confidence"] else ""
+    return str(best["language"]) if best["confidence"] > SURE else ""
 
 
 def check_languages(translator: "Translator", model: Path, source: str, target: str) -> None:
