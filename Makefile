@@ -6,7 +6,7 @@ BENCH := build/bench
 DOCS := build/docs
 NATIVE := src/qkv/engines/native/lib/engine.so
 
-.PHONY: demo install test test-slow attack lint types unit native-check deploy-check docs docs-serve browser gettext clients weights page screenshot bench clean
+.PHONY: demo install test test-slow attack lint types unit fetched native-check deploy-check docs docs-serve browser gettext clients weights page screenshot bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/qkv demo
@@ -17,7 +17,10 @@ install: $(VENV)/ready
 	@command -v qkv > /dev/null && echo "installed: try qkv --help" \
 	|| echo "installed as ~/.local/bin/qkv: put that folder on your PATH, or say: source $(BIN)/activate"
 
-test: lint types unit
+# What is fetched comes while the code is looked at; the tests are last, and have the machine to themselves.
+test:
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync lint types fetched
+	@$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
@@ -27,8 +30,11 @@ lint: $(VENV)/ready
 types: $(VENV)/ready
 	$(BIN)/mypy
 
-unit: $(VENV)/ready $(NATIVE) browser gettext build/clients/ready weights
-	$(BIN)/pytest --numprocesses auto --dist loadfile
+# One process more than there are cores: many tests wait for servers, browsers and other processes.
+unit: $(VENV)/ready $(NATIVE) fetched
+	$(BIN)/pytest --numprocesses $$(($$(nproc) + 1)) --dist loadfile
+
+fetched: browser gettext clients weights
 
 # The engine in C++, which pip has built already: anew where its sources have changed.
 $(NATIVE): $(wildcard native/*.cpp native/*.h native/build.py) | $(VENV)/ready
@@ -58,8 +64,8 @@ browser:
 	|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -q && apt-get install -qy chromium; } \
 	|| echo "no chromium here: the tests of the page will be skipped"
 
-# msgfmt, which checks the PO files that are written.
-gettext:
+# msgfmt, which checks the PO files that are written; after the browser, for apt-get is one at a time.
+gettext: browser
 	@command -v msgfmt > /dev/null \
 	|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -q && apt-get install -qy gettext; } \
 	|| echo "no msgfmt here: the tests that ask it will be skipped"
