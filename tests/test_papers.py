@@ -29,3 +29,19 @@ def test_a_paper_is_made_of_what_there_is(name: str) -> None:
 def test_every_model_is_of_some_paper() -> None:
     """But for the encoder that any task may begin with untrained."""
     assert {parse_call(paper.model)[0] for paper in PAPERS.values()} == MODELS.keys() - {"transformer_encoder"}
+
+
+NO_PRE_TRAINING = {  # what each asks instead
+    **dict.fromkeys(("bahdanau", "luong", "convs2s", "transformer", "ssru"), "a translation"),
+    **dict.fromkeys(("han", "aoa", "biaffine", "tdmca"), "an answer, a tree or a summary, by weights as drawn"),
+    **dict.fromkeys(("bigbird", "linformer"), "BERT's own question, of longer texts"),
+    "transe": "what entities of a graph are to each other; ERNIE of Tsinghua begins with them",
+    "llama": "GPT-2's own question, of another network; and it came four years after the rest",
+}
+
+
+def test_every_paper_stands_in_the_table_of_the_family_or_is_none_of_it() -> None:
+    """tests/comparing holds the recipe of that table to these names."""
+    rows = [paper.row for paper in PAPERS.values() if paper.row]
+    assert len({*rows}) == len(rows)
+    assert {name for name, paper in PAPERS.items() if not paper.row} == NO_PRE_TRAINING.keys()
