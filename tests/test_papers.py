@@ -1,4 +1,4 @@
-"""Each paper by its name: what it is made of is there, and its recipe asks for it."""
+"""Each paper by its name: what it is made of is there, and it has a recipe, which asks for it."""
 
 import pytest
 
@@ -17,13 +17,22 @@ def test_a_paper_is_made_of_what_there_is(name: str) -> None:
     assert MODELS[model].config_class(**options)
     assert model in TASKS[paper.task].models()
     asked = in_full(paper.objective)
-    if paper.recipe:
-        tree = {key: value for key, value in read_settings(paper.recipe).items() if key != "vary"}
-        settings = complete(tree, name)
-        assert (settings.task, settings.architecture) == (paper.task, model)
-        assert all(getattr(settings.model, key) == value for key, value in options.items())
-        if isinstance(tree.get("objective", ""), str):  # a table of options is laid over the task's own
-            assert settings.objective == asked
+    tree = {key: value for key, value in read_settings(paper.recipe).items() if key != "vary"}
+    settings = complete(tree, name)
+    assert (settings.task, settings.architecture) == (paper.task, model)
+    assert all(getattr(settings.model, key) == value for key, value in options.items())
+    if isinstance(tree.get("objective", ""), str):  # a table of options is laid over the task's own
+        assert settings.objective == asked
+
+
+def test_translators_before_the_transformer_learn_by_the_same_settings() -> None:
+    """As their recipes say: all but the architecture, its sizes and what was published of it."""
+    first, *others = (
+        {key: value for key, value in read_settings(PAPERS[name].recipe).items()
+         if key not in ("published", "architecture", "model")}
+        for name in ("bahdanau", "luong", "convs2s", "ssru")
+    )  # fmt: skip
+    assert others == [first] * 3
 
 
 def test_every_model_is_of_some_paper() -> None:

@@ -7,20 +7,19 @@ from typing import NamedTuple
 
 
 class Paper(NamedTuple):
-    """Names out of MODELS, with what the paper sets, OBJECTIVES and TASKS; `recipe` is one of recipes/, if there is;
-    `row` is what it is called where the pre-trained family is compared, "" if it is none of that."""
+    """Names out of MODELS, with what the paper sets, OBJECTIVES and TASKS; `recipe` is one of recipes/; `row` is what
+    it is called where the pre-trained family is compared, "" if it is none of that."""
 
     cited: str
     model: str
     objective: str
     task: str
-    recipe: str = ""
+    recipe: str
     row: str = ""
 
     @property
     def summary(self) -> str:
-        told = f"{self.model}, asked for {self.objective} by the task {self.task}"
-        return f"{self.cited}: {told}{f'; --recipe {self.recipe}' if self.recipe else ''}"
+        return f"{self.cited}: {self.model}, asked for {self.objective} by the task {self.task}; --recipe {self.recipe}"
 
 
 KNOWLEDGE = " | ".join(f"masked_lm{unit} + next_sentence" for unit in ("", "(unit='phrase')", "(unit='entity')"))
@@ -31,19 +30,20 @@ WAYS = ("2 * (masked_lm(unit='ngram') + next_sentence) | 2 * sequence_to_sequenc
         "left_to_right_lm(unit='ngram') | right_to_left_lm(unit='ngram')")  # fmt: skip
 PAPERS = {
     "bahdanau": Paper("Bahdanau et al. 2015", "recurrent(decoder='bahdanau', attention='additive', cell='gru')",
-                      "translation", "translate"),
-    "luong": Paper("Luong et al. 2015", "recurrent(bidirectional=False)", "translation", "translate"),
-    "convs2s": Paper("Gehring et al. 2017", "convolutional", "translation", "translate"),
+                      "translation", "translate", "bahdanau-multi30k"),
+    "luong": Paper("Luong et al. 2015", "recurrent(bidirectional=False)", "translation", "translate",
+                   "luong-multi30k"),
+    "convs2s": Paper("Gehring et al. 2017", "convolutional", "translation", "translate", "convs2s-multi30k"),
     "transformer": Paper("Vaswani et al. 2017", "transformer", "translation", "translate", "multi30k-en-de"),
-    "ssru": Paper("Kim et al. 2019", "ssru", "translation", "translate"),
+    "ssru": Paper("Kim et al. 2019", "ssru", "translation", "translate", "ssru-multi30k"),
     "han": Paper("Yang et al. 2016", "hierarchical", "classes", "classify", "imdb-han"),
     "aoa": Paper("Cui et al. 2017", "reader", "cloze", "cloze", "cloze-aoa"),
     "biaffine": Paper("Dozat & Manning 2017", "head_finder", "heads", "heads", "heads-structural"),
-    "transe": Paper("Bordes et al. 2013", "transe", "links", "graph"),
+    "transe": Paper("Bordes et al. 2013", "transe", "links", "graph", "transe-ewt"),
     "elmo": Paper("Peters et al. 2018", "elmo", "bidirectional_lm", "fill", "elmo-tiny", "ELMo"),
     "gpt": Paper("Radford et al. 2018", "gpt", "causal_lm", "language_model", "gpt-tiny", "GPT"),
     "gpt2": Paper("Radford et al. 2019", "gpt2", "causal_lm", "language_model", "gpt2-tiny", "GPT-2"),
-    "llama": Paper("Touvron et al. 2023", "llama", "causal_lm", "language_model"),
+    "llama": Paper("Touvron et al. 2023", "llama", "causal_lm", "language_model", "llama-tiny"),
     "ulmfit": Paper("Howard & Ruder 2018", "awd_lstm", "causal_lm + 2 * activation + temporal_activation",
                     "language_model", "ulmfit-tiny", "ULMFiT"),
     "siatl": Paper("Chronopoulou et al. 2019", "awd_lstm", "classes + fading * causal_lm", "classify",
