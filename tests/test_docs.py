@@ -21,6 +21,7 @@ from qkv.documents import FORMATS
 from qkv.layers import HEADS
 from qkv.models import MODELS, PRESETS, TransformerConfig
 from qkv.objectives import OBJECTIVES
+from qkv.papers import PAPERS, Paper
 from qkv.positions import POSITIONS
 from qkv.tasks import TASKS
 from qkv.text import CHOICES, LABELLED, LABELLED_PAIRS, PAIRS, SPANS, TAGGED, TEXTS
@@ -181,6 +182,27 @@ def anchors(text: str) -> set[str]:
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)  # a comment in code is no heading
     headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def section(text: str, anchor: str) -> str:
+    """From the heading with an anchor to the next one of any depth; the whole page without an anchor."""
+    parts = re.split(r"^(?=#+ )", text, flags=re.MULTILINE)
+    return next((part for part in parts if anchor in anchors(part)), "") if anchor else text
+
+
+@pytest.mark.parametrize("paper", [paper for paper in PAPERS.values() if paper.row], ids=lambda paper: paper.row)
+def test_a_paper_of_the_family_is_explained_and_measured(paper: Paper) -> None:
+    """The index has its page and its recipe; the page says what it changed, and where that is measured."""
+    lines = [line for line in PAGES["index.md"].split("\n") if line.startswith(f"| {paper.row} (")]
+    assert len(lines) == 1
+    assert lines[0].endswith(f" | `{paper.recipe}` |")
+    page, _, anchor = re.findall(r"\]\((.*?)\)", lines[0])[0].partition("#")
+    assert re.search(r"\bchanged\b", section(PAGES[page], anchor))
+    assert "](results/family.md)" in PAGES[page]
+    family = (DOCS / "results" / "family.md").read_text(encoding="utf-8")
+    assert f"\n| {paper.row} (" in family
+    asked = section(PAGES["objectives.md"], "what-each-paper-asks")
+    assert paper.row in ", ".join(re.findall(r"^\| (.*?) \|", asked, re.MULTILINE)).split(", ")
 
 
 LINKED = [*DOCS.rglob("*.md"), *(DOCS.parent / name for name in ("README.md", "README.zh.md", "CONTRIBUTING.md"))]

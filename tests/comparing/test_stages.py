@@ -27,6 +27,7 @@ from qkv.config import Tree, merge
 from qkv.contents import recipes
 from qkv.display import Display
 from qkv.errors import InputError
+from qkv.papers import PAPERS
 from qkv.tasks import TASKS
 
 RECIPE = """published = "0: nothing was published of this"
@@ -223,9 +224,6 @@ def test_what_cannot_be_is_one_sentence(old: str, new: str, sentence: str, recip
 
 # -- recipes that come with qkv --------------------------------------------------------------------------------------
 
-PAPERS = ["ELMo", "ULMFiT", "SiATL", "GPT", "GPT-2", "BERT", "MASS", "UniLM", "ERNIE 1.0", "MT-DNN", "XLNet", "RoBERTa",
-          "ERNIE 2.0", "SpanBERT"]  # fmt: skip
-
 
 @pytest.mark.parametrize("name", [name for name, (path, _) in recipes().items() if "[[vary]]" in path.read_text()])
 def test_every_recipe_with_rows_can_be_built(name: str) -> None:
@@ -237,7 +235,7 @@ def test_every_recipe_with_rows_can_be_built(name: str) -> None:
 def test_each_paper_has_the_whole_budget_once_and_is_set_against_its_own_kind_of_network() -> None:
     base, rows = read_recipe("papers")
     named = {row.name: row for row in rows}
-    assert set(PAPERS) <= {name for name, row in named.items() if not row.untrained}
+    assert {name for name, row in named.items() if not row.untrained} == {p.row for p in PAPERS.values() if p.row}
     for row in rows:
         before = chain(base, row.on("sst2"), "papers")
         if not row.untrained:
@@ -246,6 +244,8 @@ def test_each_paper_has_the_whole_budget_once_and_is_set_against_its_own_kind_of
             kinds = [laid_over(base, one, "sst2")[0]["architecture"] for one in (row, other)]
             assert other.untrained
             assert kinds[0] == kinds[1], row.name
+    sizes = [laid_over(base, stage(base, name))[0]["model"] for name in ("bert", "ernie_thu_text")]
+    assert sizes[0] == sizes[1], "the second comes after entities, whose sizes say nothing of it"
 
 
 # -- what is planned -------------------------------------------------------------------------------------------------

@@ -129,12 +129,32 @@ def test_the_longest_chain_of_operations_is_counted() -> None:
 
 
 def test_masks_of_the_families() -> None:
-    """UniLM's source-then-target mask for three words of source and three of target, written out."""
-    expected = ["111000", "111000", "111000", "111100", "111110", "111111"]
-    mask = visible("UniLM")["source, then target"]
-    assert ["".join(str(int(cell)) for cell in row) for row in mask] == expected
+    """UniLM's four, written out; of the last three words are the source and three the target."""
+    expected = {
+        "both directions": ["111111"] * 6,
+        "left to right": ["100000", "110000", "111000", "111100", "111110", "111111"],
+        "right to left": ["111111", "011111", "001111", "000111", "000011", "000001"],
+        "source, then target": ["111000", "111000", "111000", "111100", "111110", "111111"],
+    }
+    found = visible("UniLM")
+    assert {k: ["".join(str(int(cell)) for cell in row) for row in mask] for k, mask in found.items()} == expected
     one: Any = visible("XLNet")["one order"]
     assert sorted(one.sum(dim=1).tolist()) == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_pairs_that_each_model_of_the_family_sees_of_36(measure: Measure) -> None:
+    """A triangle with its diagonal has 6 * 7 / 2; UniLM's last mask 3 * 3 of the source and 4 + 5 + 6 of the target."""
+    found = {name: pairs for name, _, pairs, _ in measure("N41").rows}
+    assert found == {
+        **dict.fromkeys(("ULMFiT", "SiATL", "GPT", "GPT-2"), "21"),
+        **dict.fromkeys(
+            ("BERT", "RoBERTa", "SpanBERT", "ERNIE (Baidu)", "ERNIE 2.0", "ERNIE (Tsinghua)", "MT-DNN"), "36"
+        ),
+        "ELMo": "forward 21, backward 21",
+        "MASS": "encoder 36, decoder 21",
+        "UniLM": "both directions 36, left to right 21, right to left 21, source, then target 24",
+        "XLNet": "one order 21",
+    }
 
 
 def test_apart_is_the_largest_difference() -> None:

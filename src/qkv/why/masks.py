@@ -23,7 +23,7 @@ FAMILIES = {
     "GPT-2": (LEFT, "Transformer decoder, pre-norm, larger"),
     "BERT": (BOTH, "masked words and next sentence"),
     "MASS": (BOTH, "an encoder-decoder: the encoder sees the rest, the decoder writes the masked half, left to right"),
-    "UniLM": (BOTH, "one network under three masks: left, both, and source-then-target"),
+    "UniLM": (BOTH, "one network under four masks: both ways, left to right, right to left, and source-then-target"),
     "ERNIE (Baidu)": (BOTH, "masks whole phrases and entities"),
     "ERNIE (Tsinghua)": (BOTH, "adds vectors of a knowledge graph's entities"),
     "MT-DNN": (BOTH, "BERT, then supervised tasks together: no pre-training of its own"),
@@ -119,11 +119,12 @@ def visible(name: str) -> dict[str, Tensor]:
     """
     if name in OURS:
         return {"": seen_in(OURS[name])}
-    both, left, right, joined = unilm().values()
+    ways = unilm()
+    both, left, right = (ways[way] for way in ("both directions", "left to right", "right to left"))
     special = {
         "ELMo": {"forward": left, "backward": right},
         "MASS": {"encoder": both, "decoder": left},
-        "UniLM": {"left": left, "both": both, "source, then target": joined},
+        "UniLM": ways,
         "XLNet": {"one order": permuted(torch.randperm(WORDS).argsort())},
     }
     return special.get(name, {"": left if FAMILIES[name][0] == LEFT else both})
@@ -142,7 +143,7 @@ def families() -> Measured:
         rows=[(name, family, counts[name], about) for name, (family, about) in FAMILIES.items()],
         why="The three families are real: a triangle of pairs, all pairs, or a triangle in a new order each time - "
         f"over many orders XLNet sees each later word in {ahead:.2f} of them. But MASS is an encoder-decoder, UniLM "
-        "trains one network under all kinds of masks, and MT-DNN adds no pre-training: it is BERT and tasks.",
+        "trains one network under four masks, and MT-DNN adds no pre-training: it is BERT and tasks.",
         holds=all(str(half) in counts[n] for n, (f, _) in FAMILIES.items() if f != BOTH)
         and counts["BERT"] == str(WORDS * WORDS) and counts["MASS"] != counts["BERT"] != counts["UniLM"]
         and abs(ahead - 0.5) < 0.05,
