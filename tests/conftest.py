@@ -1,5 +1,7 @@
 """For all tests: one thread. Test models are tiny, and two threads that wait for each other are slower than one."""
 
+import os
+import secrets
 import signal
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,6 +13,7 @@ import torch
 from torch import Tensor
 
 from kit import Result, padded, run_command
+from processes import MARK, running
 
 pytest.register_assert_rewrite("properties")
 # A runner in the background may have told its children to ignore Ctrl-C; ours must hear it.
@@ -18,7 +21,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)
 
 
-OF_PYTHON = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")  # these end with the process itself
+os.environ[MARK] = secrets.token_hex(8)  # handed on to every process that a test starts
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,19 +31,6 @@ def _no_process_outlives_the_tests() -> Iterator[None]:
     started = running()
     _, alive = psutil.wait_procs(started, timeout=30)
     assert [started[process] for process in alive] == []
-
-
-def running() -> dict[psutil.Process, str]:
-    """The processes that this one has started, and those that they have, with their commands."""
-    found = {}
-    for process in psutil.Process().children(recursive=True):
-        try:
-            said = " ".join(process.cmdline())
-            if process.status() != psutil.STATUS_ZOMBIE and not any(name in said for name in OF_PYTHON):
-                found[process] = said
-        except psutil.NoSuchProcess:
-            continue
-    return found
 
 
 @pytest.fixture

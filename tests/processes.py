@@ -1,13 +1,16 @@
-"""Processes of tests that train: forked from a server that has loaded all that is slow to load."""
+"""Processes of tests that train: forked from a server that has loaded all that is slow to load. And which are left."""
 
 import json
 import multiprocessing
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 import qkv
@@ -17,6 +20,23 @@ from qkv.training.ranks import ALONE, Ranks, joined
 CONTEXT = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
 PRELOADED = ["qkv", "torch._dynamo", "torch.utils.tensorboard", "matplotlib.figure", "matplotlib.backends.backend_agg"]
 CONTEXT.set_forkserver_preload(PRELOADED)
+MARK = "QKV_TESTS"  # a variable of the environment, another one for each run of the tests
+
+
+def running() -> dict[psutil.Process, str]:
+    """The processes that this one has started, and those that they have, with their commands; one whose parent was
+    killed belongs to nobody here and is known by its mark. Python's own end with the process itself."""
+    of_python = (forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid)
+    this, found = psutil.Process(), dict[psutil.Process, str]()
+    started = this.children(recursive=True)
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process == this or process.pid in of_python or process.username() != this.username():
+                continue
+            is_ours = process in started or process.environ().get(MARK) == os.environ[MARK]
+            if is_ours and process.status() != psutil.STATUS_ZOMBIE:
+                found[process] = " ".join(process.cmdline())
+    return found
 
 
 def finish(process: Any) -> int:

@@ -7,21 +7,41 @@ in all; QKV_ATTACK_FLIPS=50 sets one count. What was found goes to a file for ea
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from processes import CONTEXT, PRELOADED
 from qkv.cli import MODULES
 
+ROOT = Path(__file__).parents[2]
 SECONDS = 20.0  # within which a command ends on a busy machine, whatever it is given
 BYTES = 2**31  # that no command may hold
-COUNTS = {"inputs": 1000, "flips": 1000, "kills": 100, "requests": 100_000, "slow": 500, "load_seconds": 1200}
-LEAST = {"inputs": 60, "flips": 60, "kills": 8, "requests": 1000, "slow": 60, "load_seconds": 12}  # of the short form
+COUNTS = {
+    "inputs": 1000,
+    "flips": 1000,
+    "kills": 100,
+    "requests": 100_000,
+    "slow": 500,
+    "load_seconds": 1200,
+    "loading": 500,
+}
+LEAST = {
+    "inputs": 60,
+    "flips": 60,
+    "kills": 8,
+    "requests": 1000,
+    "slow": 60,
+    "load_seconds": 12,
+    "loading": 100,
+}  # short
 SEED = int(os.environ.get("QKV_ATTACK_SEED", "1"))
 TABLE = os.environ.get("QKV_ATTACK_TABLE", "")
 CONTEXT.set_forkserver_preload(
@@ -35,13 +55,23 @@ def count(part: str) -> int:
     return int(os.environ.get(f"QKV_ATTACK_{part.upper()}", (LEAST if is_short else COUNTS)[part]))
 
 
+@cache
+def commit() -> str:
+    """That which is tried, when it was first asked for; with a + where its files are not those of the commit."""
+    said = [
+        subprocess.run(["git", *words], capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()
+        for words in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "src", "native", "tests"])
+    ]
+    return said[0] + "+" * bool(said[1])
+
+
 def record(part: str, *rows: dict[str, Any]) -> None:
     """Keep what was found of a part for the table: each row has at least what was `given` and the `fault`, or none."""
     if TABLE:
-        path = Path(TABLE, f"{part}.jsonl")
+        path, made = Path(TABLE, f"{part}.jsonl"), {"commit": commit(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
+            file.writelines(json.dumps(row | made) + "\n" for row in rows)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,9 @@
-"""python tests/attack/table.py build/attack > docs/results/attack.md: what `make attack` found, as a page."""
+"""python tests/attack/table.py build/attack: what `make attack` found, as a page."""
 
 import json
-import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +15,6 @@ HEAD = """# What attacks found
 written by `tests/attack/table.py` from what it saw. A fault is a traceback, a hang, a process that holds 2 GB or
 outlives its command, a status 500, a changed byte that nobody sees, or an end that differs after a kill.
 """
-LOADING = """
-## The check of weights
-
-`python tests/attack/loading.py` loads a Transformer of random weights with and without a look at their checksum, each
-in a process of its own, the file in the page cache.
-
-"""
-
 OF_INPUTS = """
 A process that has imported torch and all commands holds 0.3 GB before it is given anything. `serve` and `demo`, which
 need not end, are asked to end after 4 seconds."""
@@ -32,21 +22,23 @@ OF_FLIPS = """
 Harmless is what gives the same output to the last bit: of a model its translations, scores and alignments by every
 engine that has a file in the folder; of a run that goes on, its weights at the end and the files beside them. Not tried
 are the log and the curves of a run, which are written for people and which nothing is computed from."""
+OF_LOADING = """
+A Transformer of random weights is loaded with and without a look at their checksum, each in a process of its own that
+has imported torch, the file in the page cache: the best of three."""
 
 
 def main(place: Path) -> None:
     parts = {path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in place.glob("*.jsonl")}
-    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    made = {name: made_by(name, rows) for name, rows in parts.items()}
     print(HEAD)
-    print(f"Commit {said.stdout.strip()}, {datetime.now(UTC):%Y-%m-%d}, Python {sys.version.split()[0]}.\n")
-    print("| part | tried | of | faults | slowest or longest | most memory |\n|---|---:|---:|---:|---:|---:|")
+    print(f"Python {sys.version.split()[0]}. A + is a commit with changes.\n")
+    print("| part | tried | of | faults | slowest | most memory | commit |\n|---|---:|---:|---:|---:|---:|---|")
     for name, wanted in WANTED.items():
-        print(summary(name, wanted, parts.get(name, [])))
-    for name, table in (("inputs", commands), ("flips", files), ("kills", kinds), ("requests", statuses)):
+        print(f"{summary(name, wanted, parts.get(name, []))} {made.get(name, '')} |")
+    tables = {"inputs": commands, "flips": files, "kills": kinds, "requests": statuses, "loading": loads}
+    for name, table in tables.items():
         if parts.get(name):
             table(parts[name])
-    if (path := place / "loading.md").exists():
-        print(LOADING + path.read_text().strip())
     faults = [
         f"- {name}: {row['given']}: {row['fault'][:300]}"
         for name, rows in parts.items()
@@ -54,6 +46,14 @@ def main(place: Path) -> None:
         if row["fault"]
     ]
     print("\n".join(["\n## Faults\n", *faults]) if faults else "\nNo fault.")
+
+
+def made_by(name: str, rows: Rows) -> str:
+    """The one commit that was tried, and the last day."""
+    commits = sorted({row.get("commit", "none") for row in rows})
+    if len(commits) > 1:
+        raise SystemExit(f"{name}.jsonl has rows of several commits ({', '.join(commits)}); try that part anew")
+    return f"{commits[0]}, {max(row['date'] for row in rows)}" if rows else ""
 
 
 def summary(name: str, wanted: int, rows: Rows) -> str:
@@ -78,6 +78,14 @@ def by(rows: Rows, which: Iterable[str]) -> dict[str, Rows]:
     for key, row in zip(which, rows, strict=True):
         found[key].append(row)
     return dict(sorted(found.items()))
+
+
+def loads(rows: Rows) -> None:
+    print("\n## The check of weights\n\n| model | check | wall | processor | most memory |\n|---:|---|---:|---:|---:|")
+    for row in rows:
+        size, most = f"{row['size'] / 1e6:,.0f} MB", f"{row['bytes'] / 2**20:,.0f} MB"
+        print(f"| {size} | {row['given']} | {row['wall']:.2f} s | {row['cpu']:.2f} s | {most} |")
+    print(f"{OF_LOADING} Commit {rows[0]['commit']}, {rows[0]['date']}.")
 
 
 def commands(rows: Rows) -> None:

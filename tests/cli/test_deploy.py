@@ -1,6 +1,7 @@
 """What operators begin with fits the server: its flags are known, its files are there, nothing in it is root."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -17,10 +18,14 @@ def test_the_flags_are_known() -> None:
 
 def test_the_image_has_what_it_copies_and_is_not_root() -> None:
     lines = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    copied = [line.split()[1:-1] for line in lines if line.startswith("COPY") and "--from" not in line]
-    assert copied
-    for name in (name for some in copied for name in some):
+    copies = [line.split()[1:-1] for line in lines if line.startswith("COPY") and "--from" not in line]
+    copied = {name for some in copies for name in some}
+    for name in copied:
         assert (ROOT / name).exists(), name
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    wheel = build["targets"]["wheel"]
+    needed = [*wheel["force-include"], *wheel["packages"], wheel["hooks"]["custom"]["path"]]
+    assert {Path(name).parts[0] for name in needed} <= copied, "the wheel could not be built"
     (user,) = (line.split()[1] for line in lines if line.startswith("USER"))
     assert int(user) > 0
     asked = next(line for line in lines if "urlopen" in line)

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -49,6 +50,13 @@ class Server:
 
 
 Start = Callable[..., Server]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")
@@ -185,9 +193,8 @@ def test_it_finishes_what_it_has_begun(how: signal.Signals, start: Start, tmp_pa
         target=lambda: answers.append(server.post("/translate", q=text, source="en", target="de"))
     )
     asking.start()
-    end = time.monotonic() + SOON
-    while b"qkv_active_requests 2.0" not in urllib.request.urlopen(server.url + "/metrics").read():  # this one, too
-        assert time.monotonic() < end
+    active = b"qkv_active_requests 2.0"  # this one, too
+    wait_until(lambda: active in urllib.request.urlopen(server.url + "/metrics").read())
     code, out, err = server.stop(how)
     asking.join(SOON)
     assert len(answers[0]["translatedText"].split("\n")) == 300
@@ -210,10 +217,7 @@ def test_killed_in_the_middle_it_leaves_nothing_half_written(start: Start, tmp_p
     request = urllib.request.Request(server.url + "/translate_file", body + b"--x--\r\n", headers)
     with ThreadPoolExecutor(1) as threads:
         sent = threads.submit(urllib.request.urlopen, request, timeout=SOON)
-        end = time.monotonic() + SOON
-        while not list(tmp_path.glob("qkv-serve-*/*/source.txt")):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: bool(list(tmp_path.glob("qkv-serve-*/*/source.txt"))))
         server.stop(signal.SIGKILL)
         assert isinstance(sent.exception(SOON), OSError)
     assert list(tmp_path.glob("qkv-serve-*"))
@@ -223,6 +227,37 @@ def test_killed_in_the_middle_it_leaves_nothing_half_written(start: Start, tmp_p
     assert again.post("/suggest", q="tree", s="Bäume", source="en", target="de") == {"success": True}
     kept = [json.loads(line) for line in better.read_text(encoding="utf-8").splitlines()]
     assert kept == [{"en": "boat", "de": "Kahn"}, {"en": "tree", "de": "Bäume"}]
+
+
+@pytest.mark.parametrize(("flags", "status"), [([], 429), (["--trust-proxy", "127.0.0.1"], 200)], ids=["", "proxy"])
+def test_a_dripping_body_loses_its_place_whoever_says_to_send_it(flags: list[str], status: int, start: Start) -> None:
+    """Of two places one client may have one. Who asks is told by X-Forwarded-For only behind a proxy."""
+    server = start("--requests", "2", "--seconds", "2", *flags)
+
+    def asked(address: str) -> int:
+        request = urllib.request.Request(server.url + "/languages", headers={"X-Forwarded-For": address})
+        try:
+            return int(urllib.request.urlopen(request, timeout=SOON).status)
+        except urllib.error.HTTPError as refused:
+            return refused.code
+
+    def is_refused() -> bool:
+        try:
+            slow.sendall(b"{")
+            return slow.recv(12) == b"HTTP/1.1 408"
+        except TimeoutError:
+            return False
+        except ConnectionError:  # it was closed while this was sent
+            return True
+
+    port = int(server.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=0.1) as slow:
+        head = "POST /detect HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 10.0.0.1\r\nContent-Length: 999\r\n\r\n"
+        slow.sendall(head.encode())
+        wait_until(lambda: asked("10.0.0.1") == 429)
+        assert asked("10.0.0.2") == status
+        wait_until(is_refused)
+    wait_until(lambda: asked("10.0.0.1") == 200)
 
 
 def test_a_key_from_the_environment(start: Start) -> None:
