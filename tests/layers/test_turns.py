@@ -1,11 +1,14 @@
 """Stacks whose layers have attentions by turns, and tokens of their own in front of a text."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from kit import close, draw, tiny_model
 from qkv.attention import Soft
 from qkv.attention.bigbird import BigBird
+from qkv.attention.shortened import MemoryCompressed
 from qkv.attention.sparse import Local, Window
 from qkv.config import split_calls
 from qkv.errors import InputError
@@ -27,9 +30,11 @@ def test_several_parts_in_one_text() -> None:
 
 def test_layers_take_turns() -> None:
     """Liu et al. 2018: L-M-L-M-L, by two names for five layers."""
-    model = tiny_model("gpt2", layers=5, attention="local(block=4), window(radius=3)")
-    kinds = [type(block.attention.attend) for block in model.decoder.blocks]
-    assert kinds == [Local, Window, Local, Window, Local]
+    model = tiny_model("gpt2", layers=5, attention="local(4), memory_compressed(3)")
+    parts: list[Any] = [block.attention.attend for block in model.decoder.blocks]
+    assert [type(part) for part in parts] == [Local, MemoryCompressed, Local, MemoryCompressed, Local]
+    assert [part.block for part in parts[::2]] == [4, 4, 4]
+    assert [part.factor for part in parts[1::2]] == [3, 3]
 
 
 def test_in_a_transformer_each_stands_where_it_can() -> None:
