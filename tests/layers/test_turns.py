@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from kit import close, draw, tiny_model
+from kit import close, draw, padded, stirred, tiny_model
 from qkv.attention import Soft
 from qkv.attention.bigbird import BigBird
 from qkv.attention.shortened import MemoryCompressed
@@ -15,6 +15,7 @@ from qkv.errors import InputError
 from qkv.layers import Stack
 from qkv.models import Transformer, TransformerConfig, count_parameters, parameter_count
 from qkv.positions import Places
+from qkv.text.tokenizer import PAD
 
 CPU = torch.device("cpu")
 
@@ -35,6 +36,26 @@ def test_layers_take_turns() -> None:
     assert [type(part) for part in parts] == [Local, MemoryCompressed, Local, MemoryCompressed, Local]
     assert [part.block for part in parts[::2]] == [4, 4, 4]
     assert [part.factor for part in parts[1::2]] == [3, 3]
+
+
+def test_one_token_at_a_time_equals_all_at_once_in_layers_by_turns() -> None:
+    """L-M-L-M-L, whose local layers forget what the compressed ones keep: across several blocks, with a prompt padded
+    on the left in one row, and after rows have changed places."""
+    attention = "local(4), memory_compressed(3)"
+    model: Any = stirred(tiny_model("gpt2", layers=5, vocab_size=20, attention=attention), 0.3).eval()
+    ids = padded([14, 14], 20)
+    prompts = torch.stack((ids[0, :6], torch.cat((torch.full((2,), PAD), ids[1, :4]))))
+    with torch.no_grad():
+        whole = [model(ids[:1]).logits[0, 5:], model(ids[1:]).logits[0, 3:]]
+        tokens, state = model.start(prompts)
+        steps = [model.step(tokens, state)]
+        steps += [model.step(torch.stack((ids[0, 6 + t], ids[1, 4 + t])), state) for t in range(4)]
+        state.reorder(torch.tensor([1, 0]))
+        steps += [model.step(torch.stack((ids[1, 8 + t], ids[0, 10 + t])), state).flip(0) for t in range(4)]
+    for row, expected in enumerate(whole):
+        close(torch.stack(steps)[:, row], expected[:9])
+    held = [one.own.k.size(2) for one in state.seen]
+    assert max(held[::2]) < 14 == min(held[1::2])
 
 
 def test_in_a_transformer_each_stands_where_it_can() -> None:
