@@ -39,6 +39,7 @@ FIGURES = {
         for n in "12l"
     },
     "accuracy": Figure("accuracy", 0.01, 2, " %"),
+    "long_accuracy": Figure("accuracy over 512 tokens", 0.01, 2, " %"),
     "macro_f1": Figure("macro-F1", 0.01, 2, " %"),
     "mcc": Figure("Matthews correlation", 1, 3),
     "pearson": Figure("Pearson correlation", 1, 3),
