@@ -115,6 +115,8 @@ TABLE = {"window": Window, "nothing": lambda size: size}
         ("window()", (8, 1, 0.5, "a", None)),
         ("window(radius=3)", (8, 3, 0.5, "a", None)),
         ("window(rate=1, kind='b')", (8, 1, 1, "b", None)),
+        ("window(3)", (8, 3, 0.5, "a", None)),
+        ("window(3, 0.25, length=7)", (8, 3, 0.25, "a", 7)),
         (" window( radius = -2 , length=None)".strip(), (8, -2, 0.5, "a", None)),
     ],
 )
@@ -135,6 +137,14 @@ def test_a_part_is_built_from_its_text(spec: str, expected: tuple[Any, ...]) -> 
         ("window(radius='wide')", "window(radius='wide'): Input should be a valid integer"),
         ("window(radius=1.5)", "window(radius=1.5): Input should be a valid integer"),
         ("window(radius=True)", "window(radius=True): Input should be a valid integer"),
+        ("window('wide')", "window(radius='wide'): Input should be a valid integer"),
+        ("window(3, radius=3)", "'window' is given 'radius' twice, once without a key; give it once"),
+        (
+            "window(1, 0.5, 'b', 2, 3)",
+            "values without a key: 'window' takes only radius, rate, kind, length, so 5 are too many; write name(key=",
+        ),
+        ("nothing(3)", "values without a key: 'nothing' takes none; write name(key=value)"),
+        ("windw(3)", "unknown name 'windw'; did you mean 'window'?"),
         ("window(rate='x')", "window(rate='x'): Input should be a valid number"),
     ],
 )
@@ -149,7 +159,6 @@ EVIL = [
     "window(radius=__import__('os').system('touch hacked'))",
     "window(radius=open('hacked', 'w'))",
     "window(**{'radius': 3})",
-    "window(3)",
     "window(*[3])",
     "window(radius=[x for x in (1, 2)])",
     "window(radius={[]: 1})",

@@ -3,6 +3,7 @@
 import ast
 import gzip
 import io
+import json
 import re
 import shlex
 import sys
@@ -197,6 +198,11 @@ def lay_out(place: Path) -> None:
     (place / "reviews.tsv").write_text("".join(reviews))
     claims = (f"{i} dogs play.\tDogs {('play', 'sleep')[i % 2]}.\t{('yes', 'no')[i % 2]}\n" for i in range(40))
     (place / "rte.tsv").write_text("".join(claims))
+    papers = (
+        {"document": f"Paper {i}. {en} It is {i % 7}.", "summary": f"{i % 7} dogs"} for i, (en, _) in enumerate(pairs)
+    )
+    (place / "papers.jsonl").write_text("".join(json.dumps(one) + "\n" for one in papers))
+    (place / "paper.txt").write_text("Paper 9. Nine dogs play in the snow. It is 2.\n")
     (place / "messages.po").write_text('msgid ""\nmsgstr ""\n\nmsgid "2 dogs play in the snow."\nmsgstr ""\n')
     for recipe in RECIPES:
         tree = read_toml(recipe)
@@ -211,12 +217,14 @@ def lay_out(place: Path) -> None:
 def shortened(command: str) -> list[str]:
     """A command as it is run here. `train` stops after two steps; others search with one beam. A demo is only read, not
     run: it takes minutes; a server too, since it never ends, and what is refused for a model that two steps have taught
-    nothing."""
+    nothing. Long texts are not measured."""
     words = shlex.split(command)[1:]
     if words[0] == "train":
         words += ["--steps", "2", "--training.bleu-sentences", "2", "--training.best-by", "loss"]
     if words[0] == "translate" or (words[0] == "score" and "lm" not in words):
         words += ["--beam", "1"]
+    if words[0] == "measure":
+        words[words.index("--lengths") + 1] = "128..256"
     return [*words, "--help"] if words[0] in ("demo", "serve", "quantize", "export") else words
 
 

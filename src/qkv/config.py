@@ -114,19 +114,45 @@ def read_toml(path: Path) -> Tree:
         raise InputError(f"{path} is not valid TOML: {error}") from None
 
 
-def parse_call(spec: str) -> tuple[str, dict[str, Any]]:
-    """'local(radius=2)' -> ("local", {"radius": 2}); only literal keyword arguments, nothing is evaluated."""
+def parse_call(spec: str, table: Mapping[str, Callable[..., Any]] | None = None) -> tuple[str, dict[str, Any]]:
+    """'local(radius=2)' -> ("local", {"radius": 2}); only literal arguments, nothing is evaluated.
+
+    With the table that has the part, 'local(2)' is the same: what is given without a key are its first options."""
     try:
         call = ast.parse(spec, mode="eval").body
         if isinstance(call, ast.Name):
             return call.id, {}
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args:
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and (table is not None or not call.args):
+            first = [ast.literal_eval(value) for value in call.args]
             given = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
             if len(given) == len(call.keywords):  # else one was given twice, or by **
-                return call.func.id, given
+                return call.func.id, {**_by_name(call.func.id, first, given, table or {}), **given}
+    except InputError:
+        raise
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
     raise InputError(f"{spec[:80]!r} does not name a part; write name or name(key=value), for example 'sinusoidal'")
+
+
+def _by_name(name: str, values: list[Any], given: Tree, table: Mapping[str, Callable[..., Any]]) -> Tree:
+    """Values without a key, by the names of a part's options in their order."""
+    if not values:
+        return {}
+    if name not in table:
+        raise InputError(f"unknown name {name!r}; {nearest(name, table)}")
+    names = list(_options(table[name]))
+    if len(values) > len(names):
+        takes = f"only {', '.join(names)}, so {len(values)} are too many" if names else "none"
+        raise InputError(f"values without a key: {name!r} takes {takes}; write name(key=value)")
+    named = dict(zip(names, values, strict=False))
+    if twice := named.keys() & given.keys():
+        raise InputError(f"{name!r} is given {min(twice)!r} twice, once without a key; give it once")
+    return named
+
+
+def _options(part: Callable[..., Any]) -> dict[str, Any]:
+    """What a part can be given in a text, and of which type."""
+    return {p.name: p.annotation for p in inspect.signature(part).parameters.values() if p.kind is p.KEYWORD_ONLY}
 
 
 def split_calls(specs: str) -> list[str]:
@@ -158,11 +184,11 @@ def named(texts: Iterable[str], what: str) -> dict[str, str]:
 
 def build(table: Mapping[str, Callable[..., T]], spec: str, *args: Any) -> T:
     """build(POSITIONS, "learned(length=64)", config) is POSITIONS["learned"](config, length=64)."""
-    name, keywords = parse_call(spec)
+    name, keywords = parse_call(spec, table)
     if name not in table:
         raise InputError(f"unknown name {name!r}; {nearest(name, table)}")
     part = table[name]
-    accepted = {p.name: p.annotation for p in inspect.signature(part).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    accepted = _options(part)
     if keywords:
         from pydantic import ValidationError
     for key, value in keywords.items():

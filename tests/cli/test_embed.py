@@ -1,6 +1,9 @@
 """qkv embed: a row for each line, kept whole or not at all; and the lines nearest to a text."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +12,7 @@ import numpy as np
 import pytest
 
 import qkv as package
-from kit import TEXTS, save_untrained, tokenizer
+from kit import TEXTS, save_untrained, tokenizer, write
 
 Run = Callable[..., Any]
 LINES = [*TEXTS, "", "two dogs", *TEXTS[::-1]]
@@ -30,6 +33,25 @@ def expected(bert: Path) -> Any:
 def lines(tmp_path: Path) -> str:
     (tmp_path / "lines.txt").write_text("\n".join(LINES) + "\n")
     return "lines.txt"
+
+
+def test_a_line_of_a_hundred_thousand_tokens_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """Through a window; the weights of all pairs of one head would be 40 GB."""
+    words = tokenizer(*TEXTS, size=300, kind="wordpiece")
+    how = {"layers": 2, "attention": "window(32)", "position": "rotary", "max_length": 2**17}
+    model = save_untrained(tmp_path / "far", "bert", words, {"task": "fill"}, **how)
+    book = write(tmp_path / "book.txt", "two dogs in the snow " * 20_000 + "\n")
+    command = [sys.executable, "-m", "qkv", "embed", book, "--model", model, "-o", tmp_path / "v.npy"]
+    with (tmp_path / "said.txt").open("w") as said:
+        process = subprocess.Popen([*map(str, command)], stderr=said)
+        _, status, used = os.wait4(process.pid, 0)
+    assert status == 0
+    assert "cut" not in (tmp_path / "said.txt").read_text()
+    assert len(words.encode(book.read_text())) >= 100_000
+    found = np.load(tmp_path / "v.npy")
+    assert found.shape == (1, 16)
+    assert np.isfinite(found).all()
+    assert used.ru_maxrss < 4 * 2**20  # in KiB
 
 
 @pytest.mark.parametrize("chunk", [1024, 2])

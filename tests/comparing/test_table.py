@@ -94,6 +94,19 @@ def test_only_what_was_measured_is_a_column() -> None:
     assert [row["accuracy"] for row in read(found.markdown())] == ["87.50 %", "50.00 %"]
 
 
+def test_what_needs_no_model_is_a_note_and_no_column() -> None:
+    of_nothing = {"lead_rouge_1": 27.3, "lead_rouge_l": 21.8, "oracle_rouge_l": 38.2}
+    entries = [
+        Entry(Row(name), [{**result(1, 0.0), "rouge_l": score, **of_nothing}])
+        for name, score in (("a", 9.0), ("b", 8.0))
+    ]
+    found = table(*entries, task="summarise")
+    assert [title for title in found.header() if "ROUGE" in title][:1] == ["ROUGE-L"]
+    assert not [title for title in found.header() if "sentence" in title]
+    said = "first sentence ROUGE-1 27.30, first sentence ROUGE-L 21.80, best sentence ROUGE-L 38.20"
+    assert found.notes().count(f"beside them, without a model: {said}") == 1
+
+
 def test_speeds_of_different_threads_are_not_to_be_compared() -> None:
     told = table(Entry(Row("a"), [result(1, 1.0)]), Entry(Row("b"), [result(1, 1.0, threads=2)])).notes()
     assert any("1 or 2 threads" in note for note in told)

@@ -1,17 +1,21 @@
 """Stacks whose layers have attentions by turns, and tokens of their own in front of a text."""
 
+from typing import Any
+
 import pytest
 import torch
 
-from kit import close, draw, tiny_model
+from kit import close, draw, padded, stirred, tiny_model
 from qkv.attention import Soft
 from qkv.attention.bigbird import BigBird
+from qkv.attention.shortened import MemoryCompressed
 from qkv.attention.sparse import Local, Window
 from qkv.config import split_calls
 from qkv.errors import InputError
 from qkv.layers import Stack
 from qkv.models import Transformer, TransformerConfig, count_parameters, parameter_count
 from qkv.positions import Places
+from qkv.text.tokenizer import PAD
 
 CPU = torch.device("cpu")
 
@@ -27,9 +31,31 @@ def test_several_parts_in_one_text() -> None:
 
 def test_layers_take_turns() -> None:
     """Liu et al. 2018: L-M-L-M-L, by two names for five layers."""
-    model = tiny_model("gpt2", layers=5, attention="local(block=4), window(radius=3)")
-    kinds = [type(block.attention.attend) for block in model.decoder.blocks]
-    assert kinds == [Local, Window, Local, Window, Local]
+    model = tiny_model("gpt2", layers=5, attention="local(4), memory_compressed(3)")
+    parts: list[Any] = [block.attention.attend for block in model.decoder.blocks]
+    assert [type(part) for part in parts] == [Local, MemoryCompressed, Local, MemoryCompressed, Local]
+    assert [part.block for part in parts[::2]] == [4, 4, 4]
+    assert [part.factor for part in parts[1::2]] == [3, 3]
+
+
+def test_one_token_at_a_time_equals_all_at_once_in_layers_by_turns() -> None:
+    """L-M-L-M-L, whose local layers forget what the compressed ones keep: across several blocks, with a prompt padded
+    on the left in one row, and after rows have changed places."""
+    attention = "local(4), memory_compressed(3)"
+    model: Any = stirred(tiny_model("gpt2", layers=5, vocab_size=20, attention=attention), 0.3).eval()
+    ids = padded([14, 14], 20)
+    prompts = torch.stack((ids[0, :6], torch.cat((torch.full((2,), PAD), ids[1, :4]))))
+    with torch.no_grad():
+        whole = [model(ids[:1]).logits[0, 5:], model(ids[1:]).logits[0, 3:]]
+        tokens, state = model.start(prompts)
+        steps = [model.step(tokens, state)]
+        steps += [model.step(torch.stack((ids[0, 6 + t], ids[1, 4 + t])), state) for t in range(4)]
+        state.reorder(torch.tensor([1, 0]))
+        steps += [model.step(torch.stack((ids[1, 8 + t], ids[0, 10 + t])), state).flip(0) for t in range(4)]
+    for row, expected in enumerate(whole):
+        close(torch.stack(steps)[:, row], expected[:9])
+    held = [one.own.k.size(2) for one in state.seen]
+    assert max(held[::2]) < 14 == min(held[1::2])
 
 
 def test_in_a_transformer_each_stands_where_it_can() -> None:

@@ -3,14 +3,17 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from kit import Result
+from kit import Result, draw
 from qkv.attention import build_attention
 from qkv.errors import InputError
-from qkv.look.cost import CAUSAL, USUAL, Meter, cost, read_lengths, slope
+from qkv.layers import Stack
+from qkv.look.cost import CAUSAL, KERNELS, USUAL, Cost, Meter, cost, read_lengths, slope
 from qkv.models import TransformerConfig
 from qkv.positions import Places
 
@@ -41,17 +44,65 @@ def test_full_attention_grows_with_the_square() -> None:
 
 
 def test_a_recurrent_layer_grows_with_the_length() -> None:
+    """Each step multiplies a token and a state by 4 gates of 8 x 8, forward once and backward twice; nobody asks for
+    the gradient of the first state."""
     few, many = (cost("recurrent", length, **SIZES) for length in (64, 512))
     assert slope(few, many) == pytest.approx(1, abs=0.05)
+    assert [one.operations for one in (few, many)] == [3 * 2 * 4 * 64 * n - 4 * 64 for n in (64, 512)]
     assert few.scores == 0
+
+
+@pytest.mark.slow
+def test_a_recurrent_layer_up_to_16384_tokens() -> None:
+    few, many = (cost("recurrent", length, **SIZES) for length in (2048, 16384))
+    assert slope(few, many) == pytest.approx(1, abs=0.05)
 
 
 def test_memory_compressed_attention_has_a_third_of_the_scores_and_is_still_quadratic() -> None:
     few, many = (cost("memory_compressed(factor=3)", length, **SIZES) for length in (3072, 12288))
     assert many.scores == 12288 * (12288 // 3 + 1)
     assert slope(few, many, "scores") == pytest.approx(2, abs=0.01)
+    assert slope(few, many) == pytest.approx(2, abs=0.01)
     causal = cost("memory_compressed(factor=3)", 12288, causal=True, **SIZES)
     assert causal.scores == pytest.approx(many.scores / 2, rel=0.06)  # by 512 queries at a time
+    for one in (few, many, causal):
+        assert one.operations == 7 * one.scores * 8 + compressing(one.length)
+
+
+def compressing(length: int) -> int:
+    """Multiply-adds of both convolutions, of three keys or values of 8 into a slot, and of their gradients."""
+    return 3 * 2 * (length // 3) * (3 * 8) * 8
+
+
+def of_stack(spec: str, length: int, use: Literal["encoder", "decoder"], layers: int) -> Cost:
+    """A whole stack of width 8, its projections and feed-forward networks too, once forward and once backward."""
+    c = TransformerConfig(d_model=8, d_ff=8, n_heads=1, dropout=0.0, position="none", attention=spec, max_length=length)
+    part = Stack(c, use=use, layers=layers)
+    x, at = draw(1, length, 8).requires_grad_(), Places.span(0, length, torch.device("cpu"), causal=use == "decoder")
+    with FlopCounterMode(display=False, custom_mapping=KERNELS) as flops, Meter() as watched:
+        part(x, at, None).backward(draw(1, length, 8, seed=2))
+    return Cost(spec, length, flops.get_total_flops() // 2, watched.cells, watched.bytes)
+
+
+def test_a_stack_of_bigbirds_with_tokens_of_its_own_grows_with_the_length() -> None:
+    few, many = (of_stack("bigbird(16, kind='etc', global_blocks=1)", n, "encoder", 2) for n in (1024, 16384))
+    for what in ("operations", "scores"):
+        assert slope(few, many, what) == pytest.approx(1, abs=0.05), what
+
+
+def test_of_five_layers_by_turns_the_compressed_ones_are_quadratic() -> None:
+    """T-DMCA's L-M-L-M-L: the counts are those of its layers, of which L grow with the length, and M with
+    its square: a third of the scores of a full one."""
+    counted = {}
+    for length in (3072, 12288):
+        around = 3 * (4 + 2) * length * 64  # projections and feed-forward, forward and backward
+        local = length * 64
+        compressed = sum(512 * (1 + end // 3) for end in range(512, length + 1, 512))  # by 512 queries at a time
+        found = counted[length] = of_stack("local(64), memory_compressed(3)", length, "decoder", 5)
+        assert found.scores == 3 * local + 2 * compressed
+        assert found.operations == 5 * around + 7 * found.scores * 8 + 2 * compressing(length)
+    few, many = counted.values()
+    assert 1.75 < slope(few, many) < slope(few, many, "scores") < 2
 
 
 def test_the_counts_are_those_of_the_formulas() -> None:

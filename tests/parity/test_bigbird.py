@@ -8,9 +8,11 @@ import torch
 from transformers import BigBirdConfig, BigBirdForMaskedLM
 from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention, BigBirdModel
 
-from kit import write_words
+from kit import tiny_model, write_words
 from qkv import folder
 from qkv.attention import build_attention
+from qkv.convert.families.bert import BIG_BIRD
+from qkv.convert.hugging_face import family_of, their_settings
 from qkv.models import Bert, TransformerConfig
 from qkv.positions import Places
 
@@ -77,3 +79,11 @@ def test_a_model_that_reads_a_thousand_tokens(tmp_path: Path) -> None:
     drawn = Bert(replace(backbone.config, attention=f"bigbird(block={BLOCK})")).eval()
     drawn.load_state_dict(backbone.state_dict())
     assert (drawn(given).logits[real][:, known] - expected[:, known]).abs().max() > 1e-2
+
+
+def test_an_export_reads_options_without_a_key() -> None:
+    attention = "bigbird(16, random=2, plan='transformers')"
+    ours = tiny_model("bert", attention=attention, activation="gelu_tanh")
+    assert family_of(ours) is BIG_BIRD
+    theirs = their_settings(ours.config, BIG_BIRD)
+    assert [theirs[key] for key in ("attention_type", "block_size", "num_random_blocks")] == ["block_sparse", 16, 2]

@@ -13,13 +13,15 @@ import torch.nn.functional as F
 
 import qkv
 from corpora import CORPORA
-from kit import real, refused, tokenizer
+from kit import real, refused, tokenizer, write
 from qkv import folder
 from qkv.data import Buckets, Place, each_row, generator
 from qkv.errors import InputError
+from qkv.evaluation import in_words
 from qkv.folder import RunFolder
 from qkv.models import GPT2, Hierarchical
 from qkv.objectives import objective
+from qkv.opening import score_files
 from qkv.tasks import Corpus, Survey
 from qkv.tasks.classify import Classify, LabelledConfig
 from qkv.tasks.labels import bag_of_words, majority
@@ -212,6 +214,24 @@ def test_a_run_learns_which_sentence_decides(command: Callable[..., Any], tmp_pa
 
 
 # -- beside other objectives -------------------------------------------------------------------------------------------
+
+
+def test_long_texts_are_measured_alone_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = CORPORA["classify"]
+    qkv.train(tiny.write(tmp_path), task="classify", out=tmp_path / "critic", **tiny.settings(steps=2))
+    critic = qkv.load(tmp_path / "critic")
+    texts = ["A film.", "It was good.", "It was long. " * 200, "It was bad and sad. " * 200, "A film. " * 180]
+    found = [one["label"] for one in critic.predict(texts)]
+    other = {"pos": "neg", "neg": "pos"}
+    gold = [found[0], other[found[1]], found[2], other[found[3]], found[4]]
+    lines = [f"{label}\t{text.strip()}\n" for label, text in zip(gold, texts, strict=True)]
+    figures = score_files(tmp_path / "critic", write(tmp_path / "all.tsv", "".join(lines)))
+    assert (figures["accuracy"], figures["long_accuracy"]) == pytest.approx((3 / 5, 2 / 3))
+    assert "accuracy over 512 tokens 66.67 %" in in_words(figures)
+    monkeypatch.setattr("qkv.tasks.classify.LONG", len(critic.tokenizer.encode(texts[4].strip())))
+    assert score_files(tmp_path / "critic", tmp_path / "all.tsv")["long_accuracy"] == 1 / 2  # it has no more than that
+    for some in (lines[:2], lines[2:4]):
+        assert "long_accuracy" not in score_files(tmp_path / "critic", write(tmp_path / "some.tsv", "".join(some)))
 
 
 def test_gpt_is_asked_for_words_beside_the_class(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ import pytest
 import qkv
 from corpora import CORPORA
 from kit import Result, refused, run_command, write
-from qkv.decoding import Search
-from qkv.evaluation import rouge
+from qkv.evaluation import in_words, rouge
+from qkv.evaluation.rouge import Rouge
 from qkv.opening import score_files
 from qkv.tasks.summarise import together, without_a_model
 from qkv.text import Summarised
+from qkv.text.normalise import normalise
+from qkv.text.tokenizer import EOS
 
 TINY = CORPORA["summarise"]
 LOUD = {**TINY.settings(), "quiet": False, "data": {**TINY.data, "max_length": 14}}
@@ -40,19 +42,30 @@ def two_stacks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("model", ["tldr", "two_stacks"])
-def test_limits_hold_and_no_three_tokens_come_twice(model: str, beam: int, request: pytest.FixtureRequest) -> None:
-    summariser = qkv.load(request.getfixturevalue(model))
-    for least, most in ((0, 3), (7, 9), (12, 16)):
-        for found in summariser.summarise(TINY.questions, min_tokens=least, max_tokens=most, beam=beam):
-            tokens = summariser.tokenizer.encode(found.text)
-            assert len(tokens) <= most + 1  # white space at the ends is gone, and words may be cut otherwise
-            if least == 12:
-                assert len(found.text) >= 6
-    source = summariser.source(summariser.tokenizer.encode("a dog"))
-    [[found]] = summariser.engine.decode([source], [16], Search(beam=beam, no_repeat=3, at_least=9))
-    assert 9 <= len(found.tokens) <= 16
-    runs = [tuple(found.tokens[i : i + 3]) for i in range(len(found.tokens) - 2)]
-    assert len(runs) == len({*runs})
+def test_limits_hold_and_no_three_tokens_come_twice(
+    model: str, beam: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the tokens that the search has written, the end apart: their text may be cut into others."""
+    summariser, written = qkv.load(request.getfixturevalue(model)), list[list[int]]()
+    search = summariser.search
+
+    def watched(*how: Any) -> Any:
+        found = search(*how)
+        written[:] = [one.hypotheses[0].tokens for one in found]
+        return found
+
+    monkeypatch.setattr(summariser, "search", watched)
+    for least, most in ((0, 3), (5, 5), (7, 9), (12, 16)):
+        found = summariser.summarise(TINY.questions, min_tokens=least, max_tokens=most, beam=beam)
+        assert [one.text for one in found] == [normalise(summariser.tokenizer.decode(tokens)) for tokens in written]
+        for tokens in written:
+            assert EOS not in tokens
+            assert least <= len(tokens) <= most
+            runs = [*zip(tokens, tokens[1:], tokens[2:], strict=False)]
+            assert len(runs) == len({*runs})
+    again = summariser.summarise(TINY.questions, min_tokens=16, max_tokens=16, beam=beam, no_repeat=0)
+    assert len(again) == len(written)
+    assert any(len({*zip(t, t[1:], t[2:], strict=False)}) < 14 for t in written)  # they do come twice if they may
 
 
 def test_what_is_too_long_is_said(tldr: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -76,13 +89,30 @@ def test_the_score_stands_beside_the_first_and_the_best_sentence(tldr: Path, tmp
     path = write(tmp_path / "test.jsonl", "".join(json.dumps(one) + "\n" for one in records))
     found, references = score_files(tldr, path), [["a red cat", "one cat sat"], ["dogs ran home"]]
     lead, best = ["A cat sat here.", "It rained."], ["It was a red cat.", "Dogs ran."]
-    assert found["lead_rouge_l"] == pytest.approx(rouge(lead, references).rouge_l)
-    assert found["oracle_rouge_l"] == pytest.approx(rouge(best, references).rouge_l)
+    for name in ("rouge_1", "rouge_2", "rouge_l"):
+        assert found[f"lead_{name}"] == pytest.approx(getattr(rouge(lead, references), name))
+        assert found[f"oracle_{name}"] == pytest.approx(getattr(rouge(best, references), name))
+    # "a cat sat" has two words of three of each summary in their order, and "cat sat" of the second; the other nothing
+    assert [found[f"cut_{name}"] for name in ("rouge_1", "rouge_2", "rouge_l")] == pytest.approx([100 / 3, 25, 100 / 3])
+    assert "cut first sentence ROUGE-2 25.00, cut first sentence ROUGE-L 33.33" in in_words(found)
     texts = [one.text for one in qkv.load(tldr).summarise([" ".join(one["document"]) for one in records])]
     assert found["rouge_1"] == pytest.approx(rouge(texts, references).rouge_1)
     several = [Summarised("a", "b", ""), Summarised("a", "c", "")]
     assert together(several) == {"a": ["b", "c"]}
-    assert without_a_model({"": ["b"]})[0]["lead_rouge_1"] == 0
+    assert without_a_model({"": ["b"]})["lead"].rouge_1 == 0
+
+
+def test_what_needs_no_model_by_hand() -> None:
+    """red cats eat fish, beside cats eat: 2 of 4 words and 2, a pair of 3 and 1; cut, red cats: a word of 2 and 2; the
+    best, old cats eat: 2 of 3 and 2, a pair of 2 and 1. Dogs run, beside dogs run home, is short enough."""
+    found = without_a_model({"Red cats eat fish. Old cats eat.": ["cats eat"], "Dogs run.": ["dogs run home"]})
+    dogs = Rouge(4 / 5, 2 / 3, 4 / 5)
+    three = {"lead": (4 / 6, 2 / 4, 4 / 6), "cut": (2 / 4, 0, 2 / 4), "oracle": (4 / 5, 2 / 3, 4 / 5)}
+    for name, cats in three.items():
+        assert found[name] == pytest.approx(tuple(50 * (a + b) for a, b in zip(cats, dogs, strict=True)))
+    several = without_a_model({"Red cats eat fish.": ["cats eat", "red cats play ball"]})
+    assert several["cut"] == pytest.approx((50, 100 / 3, 50))  # cut to two words, and to four: the best of both
+    assert several["lead"] == pytest.approx((400 / 6, 50, 400 / 6))
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: object, **how: Any) -> Result:

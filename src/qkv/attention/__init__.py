@@ -4,7 +4,7 @@ Shape letters, here and in every comment of qkv: B batch, T query length, S key 
 width, F feed-forward width, V vocabulary, W beams.
 """
 
-from qkv.attention.choose import ATTENTIONS, STRUCTURES, build_attention, where_it_can
+from qkv.attention.choose import ATTENTIONS, NAMED, STRUCTURES, build_attention, where_it_can
 from qkv.attention.hard import Choice, drawing
 from qkv.attention.local import sentence_numbers
 from qkv.attention.masks import (

@@ -1,6 +1,8 @@
 """Which attention a recipe's text names: ATTENTIONS, SCORES for soft attention by that score, or neither."""
 
 import inspect
+from collections import ChainMap
+from collections.abc import Mapping
 from typing import Any
 
 from qkv.attention.bigbird import BigBird
@@ -28,6 +30,7 @@ ATTENTIONS: dict[str, type[Soft]] = {
     "memory_compressed": MemoryCompressed,
     "scope": Scope,
 }
+NAMED: Mapping[str, type] = ChainMap(ATTENTIONS, SCORES)  # what a text may name
 # Attentions that are built around one of the above, or belong to other tasks: names that a recipe cannot swap in.
 STRUCTURES: dict[str, str] = {
     "self": "Vaswani et al. 2017: queries, keys and values from the same text; every encoder and decoder block has it",
@@ -43,7 +46,7 @@ STRUCTURES: dict[str, str] = {
 
 def build_attention(spec: str, sizes: Sizes, use: str) -> Soft:
     """The attention that `spec` names; `additive(width=64)` is short for `soft(score='additive(width=64)')`."""
-    name, options = parse_call(spec)
+    name, options = parse_call(spec, NAMED)
     if name in STRUCTURES:
         raise InputError(f"{name!r} is not an attention to swap in ({STRUCTURES[name]}); see qkv list attention")
     if name not in ATTENTIONS and name not in SCORES:
@@ -61,7 +64,7 @@ def build_attention(spec: str, sizes: Sizes, use: str) -> Soft:
 
 def where_it_can(spec: str, use: str) -> str:
     """`spec`, or scaled_dot where an attention of that name cannot stand: a window has no place over a source."""
-    part = ATTENTIONS.get(parse_call(spec)[0])
+    part = ATTENTIONS.get(parse_call(spec, NAMED)[0])
     return spec if part is None or use in part.uses else "scaled_dot"
 
 

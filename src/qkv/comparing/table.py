@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from qkv.comparing.plan import Row
 from qkv.config import Tree
-from qkv.evaluation import FIGURES, Figure, better, figure, is_of_part
+from qkv.evaluation import FIGURES, Figure, better, figure, in_words, is_of_part
 from qkv.tasks import Task
 
 BEHIND = "{} behind the best, seed by seed"
 OVER = "{} over its counterpart, seed by seed"
 MOST = ("parameters", "stage_steps", "stage_minutes", "peak_memory")  # what is the most of several runs
+BESIDE = {name for name, one in FIGURES.items() if one.beside}
 MOST_FLIPS = 16  # seeds of which all signs are tried
 
 
@@ -129,7 +130,7 @@ class Table:
 
     def figures(self) -> list[str]:
         """The figures that any run has; before there is one, those that its task will have."""
-        names = [name for name in FIGURES if any(entry.values(name) for entry in self.entries)]
+        names = [n for n in FIGURES if n not in BESIDE and any(entry.values(n) for entry in self.entries)]
         found = dict.fromkeys(name for entry in self.entries for result in entry.results for name in result)
         after = names.index(self.task.score) + 1 if self.task.score in names else len(names)
         names[after:after] = [name for name in found if is_of_part(name)]
@@ -188,9 +189,11 @@ class Table:
         for signature, where in sorted({(r["bleu_signature"], r["measured_on"]) for r in results if "bleu" in r}):
             how = ", ".join(f"{key} {value}" for key, value in self.search.items())
             notes.append(f"BLEU of the {where}, {how}: {signature}")
+        simple = sorted({in_words({n: result[n] for n in result if n in BESIDE}) for result in results} - {""})
         title = FIGURES[self.task.score].title
         places = {r["measured_on"] for r in results if {"baselines", "simple"} & r.keys()}
-        notes += [f"{title} of the {where}" for where in sorted(places)] + self.baselines(results)
+        notes += [f"{title} of the {where}" for where in sorted(places)]
+        notes += [f"beside them, without a model: {said}" for said in simple] or self.baselines(results)
         threads = sorted({result["threads"] for result in results})
         if len(threads) > 1:
             notes.append(f"runs had {' or '.join(map(str, threads))} threads: do not compare their speeds")

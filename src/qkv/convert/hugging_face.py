@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from qkv.attention import NAMED
 from qkv.config import Tree, parse_call, split_calls
 from qkv.convert.families.bert import BERT, BIG_BIRD, DISTILBERT, ERNIE2, ROBERTA
 from qkv.convert.families.gpt import GPT, GPT2
@@ -30,6 +31,7 @@ from qkv.convert.foreign import write_tokenizer
 from qkv.errors import InputError
 from qkv.files import write_json, write_with
 from qkv.models import Backbone, Headed, Model
+from qkv.positions import POSITIONS as PLACES
 from qkv.text.frames import Frame
 from qkv.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
@@ -41,7 +43,7 @@ def family_of(model: Model) -> Family | None:
     backbone = model.backbone if isinstance(model, Headed) else model
     families = [each for each in (BERT, ROBERTA, ERNIE2, GPT, GPT2, LLAMA, XLNET) if type(backbone) is each.model]
     if families == [BERT]:
-        is_sparse = parse_call(backbone.config.attention_of("encoder"))[0] == "bigbird"
+        is_sparse = parse_call(backbone.config.attention_of("encoder"), NAMED)[0] == "bigbird"
         texts = model.head_texts.values() if isinstance(model, Headed) else ()
         if is_sparse or any(parse_call(text)[1].get("activation") == "gelu_tanh" for text in texts):
             return BIG_BIRD
@@ -83,8 +85,8 @@ def write_family(out: Path, model: Model, tokenizer: Tokenizer, about: Mapping[s
 def check(backbone: Backbone, family: Family) -> None:
     """Refuse a model with something that theirs do not have."""
     c = backbone.config
-    attention, options = parse_call(c.attention) if len(split_calls(c.attention)) == 1 else ("several", {})
-    position, how = parse_call(c.position)
+    attention, options = parse_call(c.attention, NAMED) if len(split_calls(c.attention)) == 1 else ("several", {})
+    position, how = parse_call(c.position, PLACES)
     usual = {name: one.default for name, one in type(c).__dataclass_fields__.items()}
     is_usual = c.position == usual["position"] or (position == usual["position"] and how.keys() <= {"base"})
     inside = (0.0, c.dropout) if any(own == "activation_dropout" for _, own, _ in family.settings) else (0.0,)
@@ -147,15 +149,15 @@ def their_settings(c: Any, family: Family) -> Tree:
         if ours == "activation":
             value = next(name for name, own in family.activations.items() if own == value)
         elif ours == "attention":
-            value = parse_call(value)[1].get("dropout", 0.0)
+            value = parse_call(value, NAMED)[1].get("dropout", 0.0)
         elif ours == "position":
-            value = parse_call(value)[1].get("base", 10000.0)
+            value = parse_call(value, PLACES)[1].get("base", 10000.0)
         elif ours == "d_ff":
             value = c.inner_width
         elif ours == "max_length":
             value += family.first(PAD)
         theirs[key] = value
-    return theirs | (family.attended(*parse_call(c.attention)) or {})
+    return theirs | (family.attended(*parse_call(c.attention, NAMED)) or {})
 
 
 def labels(part: HeadNames | None, about: Mapping[str, Any], c: Any) -> Tree:

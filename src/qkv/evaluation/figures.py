@@ -12,6 +12,7 @@ class Figure(NamedTuple):
     digits: int
     after: str = ""
     lower: bool = False  # whether less is better
+    beside: bool = False  # whether it is of something simple beside the model, whichever that is
 
     def text(self, value: float) -> str:
         return f"{value / self.unit:,.{self.digits}f}"
@@ -32,9 +33,13 @@ FIGURES = {
     "rouge_1": Figure("ROUGE-1", 1, 2),
     "rouge_2": Figure("ROUGE-2", 1, 2),
     "rouge_l": Figure("ROUGE-L", 1, 2),
-    "lead_rouge_l": Figure("first sentence ROUGE-L", 1, 2),
-    "oracle_rouge_l": Figure("best sentence ROUGE-L", 1, 2),
+    **{
+        f"{key}_rouge_{n}": Figure(f"{what} sentence ROUGE-{n.upper()}", 1, 2, beside=True)
+        for key, what in {"lead": "first", "cut": "cut first", "oracle": "best"}.items()
+        for n in "12l"
+    },
     "accuracy": Figure("accuracy", 0.01, 2, " %"),
+    "long_accuracy": Figure("accuracy over 512 tokens", 0.01, 2, " %"),
     "macro_f1": Figure("macro-F1", 0.01, 2, " %"),
     "mcc": Figure("Matthews correlation", 1, 3),
     "pearson": Figure("Pearson correlation", 1, 3),

@@ -26,15 +26,26 @@ def rouge(texts: Sequence[str], references: Sequence[Sequence[str]]) -> Rouge:
     if not all(references):
         number = [*map(bool, references)].index(False) + 1
         raise InputError(f"text {number} has no reference; give one or more for each")
-    found = [
-        [max(figures) for figures in zip(*(compared(text, one) for one in several), strict=True)]
-        for text, several in zip(texts, references, strict=True)
-    ]
+    return mean_of_best([[(text, one) for one in several] for text, several in zip(texts, references, strict=True)])
+
+
+def mean_of_best(pairs: Sequence[Sequence[tuple[str, str]]]) -> Rouge:
+    """The same of (text, reference), where a text may have another form for each of its references."""
+    found = [[max(figures) for figures in zip(*(compared(*one) for one in several), strict=True)] for several in pairs]
     return Rouge(*(100 * sum(figures) / len(found) for figures in zip(*found, strict=True)))
 
 
+def words_of(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.lower())
+
+
+def cut(text: str, reference: str) -> str:
+    """The first words of a text, as many as the reference has."""
+    return " ".join(words_of(text)[: len(words_of(reference))])
+
+
 def compared(text: str, reference: str) -> Rouge:
-    a, b = (re.findall(r"[^\W_]+", one.lower()) for one in (text, reference))
+    a, b = words_of(text), words_of(reference)
     alone, pairs = ([Counter(zip(*(words[i:] for i in range(n)), strict=False)) for words in (a, b)] for n in (1, 2))
     return Rouge(in_common(*alone), in_common(*pairs), f1(longest_common(a, b), len(a), len(b)))
 

@@ -19,6 +19,8 @@ from qkv.text.examples import Labelled
 from qkv.text.labelled import sentences
 from qkv.text.tokenizer import Tokenizer
 
+LONG = 512  # tokens, which is what BERT reads and most models after it
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledConfig(BackboneConfig):
@@ -113,6 +115,15 @@ class Classify(OneLabel):
         rows = [ids[::-1] for ids in rows] if self.data.backward else rows
         framed = self.framed([[ids] for ids in rows], tokenizer, facts)
         return [[ids, label] for ids, label in zip(framed, labels, strict=True)]
+
+    def evaluate(self, loaded: Loaded, examples: Sequence[Any], *, by: str = "", **how: Any) -> Tree:
+        """The figures of all texts, and the accuracy of long ones alone, where there are others too."""
+        found = super().evaluate(loaded, examples, by=by, **how)
+        sizes = [len(ids) for ids in loaded.tokenizer.encode_batch([one.text for one in examples])]
+        long = [one for one, size in zip(examples, sizes, strict=True) if size > LONG]
+        if not 0 < len(long) < len(examples) or "accuracy" not in found:
+            return found
+        return {**found, "long_accuracy": super().evaluate(loaded, long, by=by, **how)["accuracy"]}
 
     def by_sentences(self, text: str, tokenizer: Tokenizer) -> list[list[int]]:
         """The ids of each sentence; a sentence that is too long becomes several."""

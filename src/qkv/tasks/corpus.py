@@ -183,7 +183,7 @@ def learn_tokenizer(
         return adopt(path.parent, extra=specials)[0]  # perhaps other people's
     if path.suffix == ".json":
         return Tokenizer.load(path)
-    if (name := parse_call(c.tokenizer)[0]) not in TOKENIZERS:
+    if (name := parse_call(c.tokenizer, TOKENIZERS)[0]) not in TOKENIZERS:
         raise InputError(f"unknown tokenizer {name!r}, and no tokenizer.json; {nearest(name, TOKENIZERS)}")
     return Tokenizer.train(texts, kind=c.tokenizer, vocab_size=c.vocab_size, specials=specials)
 

@@ -13,7 +13,7 @@ from qkv.decoding import Summariser
 from qkv.engines import open_summariser
 from qkv.errors import InputError
 from qkv.evaluation import rouge
-from qkv.evaluation.rouge import compared
+from qkv.evaluation.rouge import Rouge, compared, cut, mean_of_best
 from qkv.folder import About, Loaded
 from qkv.models import Backbone, CausalBackbone, EncoderDecoder, Model, SequenceToSequence
 from qkv.objectives import Objective
@@ -29,6 +29,11 @@ from qkv.text.normalise import normalise
 from qkv.text.tokenizer import BOS, EOS, Tokenizer
 from qkv.wording import count_of
 
+SIMPLE = {  # what needs no model; the last needs the summary itself, so that no model has it
+    "lead": "first sentence",
+    "cut": "first sentence, cut at its summary's length",
+    "oracle": "best sentence, chosen by its summary",
+}
 CONTEXT = 1024  # tokens, of a new model where nobody asks for another
 
 
@@ -175,8 +180,9 @@ class Summarise(OnEncoderDecoder):
         return open_summariser(loaded, **how)
 
     def baselines(self, corpus: Corpus) -> dict[str, float]:
-        lead, best = without_a_model(together(corpus.valid_examples(Summarised)))
-        return {"first sentence": lead["lead_rouge_l"], "best sentence, chosen by its summary": best["oracle_rouge_l"]}
+        simple = without_a_model(together(corpus.valid_examples(Summarised)))
+        by = {"": "rouge_l", ", by ROUGE-1": "rouge_1", ", by ROUGE-2": "rouge_2"}
+        return {name + said: getattr(simple[key], by[said]) for said in by for key, name in SIMPLE.items()}
 
     def judge(self, loaded: Loaded, corpus: Corpus, training: Any) -> Callable[[], dict[str, float]]:
         """ROUGE of the first documents to validate on."""
@@ -190,12 +196,15 @@ class Summarise(OnEncoderDecoder):
         return measured if documents else dict
 
     def evaluate(self, loaded: Loaded, examples: Sequence[Any], *, by: str = "", **how: Any) -> Tree:
-        """ROUGE of the summaries, beside that of the first sentence and of the best one of each document."""
+        """ROUGE of the summaries, beside that of some sentence of each document."""
         if by:
             return super().evaluate(loaded, examples, by=by)
         documents = together(examples)
-        lead, best = without_a_model(documents)
-        return {**written(self.open(loaded, engine="float32"), documents, **how), **lead, **best}
+        simple = {
+            f"{key}_{name}": value
+            for key, one in without_a_model(documents).items() for name, value in one._asdict().items()
+        }  # fmt: skip
+        return {**written(self.open(loaded, engine="float32"), documents, **how), **simple}
 
 
 def together(examples: Sequence[Summarised]) -> dict[str, list[str]]:
@@ -212,14 +221,13 @@ def written(summariser: Summariser, documents: dict[str, list[str]], **how: Any)
     return rouge(texts, [*documents.values()])._asdict()
 
 
-def without_a_model(documents: dict[str, list[str]]) -> tuple[dict[str, float], dict[str, float]]:
-    """The same of the first sentence of each document; and of the one that has the best ROUGE-L, for which one has to
-    know the summary."""
-    several = [sentences_of(document) or [""] for document in documents]
+def without_a_model(documents: dict[str, list[str]]) -> dict[str, Rouge]:
+    """The same of what SIMPLE names: the best sentence is the one of the best ROUGE-L."""
+    several, references = [sentences_of(document) or [""] for document in documents], [*documents.values()]
+    leads = [sentences[0] for sentences in several]
     best = [
         max(sentences, key=lambda one: max(compared(one, summary).rouge_l for summary in summaries))
-        for sentences, summaries in zip(several, documents.values(), strict=True)
+        for sentences, summaries in zip(several, references, strict=True)
     ]
-    references = [*documents.values()]
-    lead, oracle = (rouge(texts, references)._asdict() for texts in ([some[0] for some in several], best))
-    return {f"lead_{name}": value for name, value in lead.items()}, {f"oracle_{k}": v for k, v in oracle.items()}
+    short = [[(cut(lead, one), one) for one in summaries] for lead, summaries in zip(leads, references, strict=True)]
+    return {"lead": rouge(leads, references), "cut": mean_of_best(short), "oracle": rouge(best, references)}

@@ -13,6 +13,7 @@ from qkv.tasks import Corpus, Task
 from qkv.training import prepare
 from qkv.training.pace import READING, of_writing
 from qkv.training.ranks import Ranks
+from qkv.training.schedules import SCHEDULES
 from qkv.training.settings import Settings
 from qkv.training.trainer import Hooks, Trainer
 from qkv.wording import are, count_of
@@ -97,7 +98,7 @@ def planned(
         own["validate_every"] = math.ceil(steps / max(1, min(VALIDATIONS, int(affordable))))
     schedule = str(fitted["training"].get("schedule", ""))
     if "schedule" not in training and "warmup" in schedule:
-        name, options = parse_call(schedule)
+        name, options = parse_call(schedule, SCHEDULES)
         own["schedule"] = to_call(name, {**options, "warmup": min(400, max(1, steps // 10))})
     said = list(spoken(tree, fitted))
     if steps < ENOUGH and not asked.get("start"):

@@ -11,7 +11,7 @@ from qkv.config import Tree, build, check_keys, check_types, from_tree, merge, p
 from qkv.contents import recipes
 from qkv.errors import InputError, nearest
 from qkv.models import Model
-from qkv.objectives import in_full, objective
+from qkv.objectives import OBJECTIVES, in_full, objective
 from qkv.objectives.together import alternatives
 from qkv.tasks import TASKS, Task
 from qkv.text import PAIRS, suffix
@@ -174,7 +174,7 @@ def modern(tree: Mapping[str, Any], where: str = "settings", objective: str = ""
         before = objective or old or task_of(tree, where).asked_of(architecture(tree, where))
         if sum(len(terms) for _, terms in alternatives(before)) > 1:
             raise InputError(f"{where}: the objective is made of several, {before}; give its options in that text")
-        name, options = parse_call(before)
+        name, options = parse_call(before, OBJECTIVES)
         tree["objective"] = to_call(name, {**options, **asked})
     return tree
 

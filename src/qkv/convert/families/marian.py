@@ -26,7 +26,7 @@ from qkv.errors import InputError, nearest
 from qkv.files import write_json, write_with
 from qkv.layers import NEVER
 from qkv.models import Transformer, TransformerConfig
-from qkv.positions import Sinusoidal
+from qkv.positions import POSITIONS, Sinusoidal
 from qkv.text.frames import Frame
 from qkv.text.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 
@@ -245,7 +245,7 @@ def their_weights(model: Transformer) -> dict[str, Tensor]:
             ours.setdefault(name.removesuffix("weight") + "bias", torch.zeros(len(ours[name])))
     for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
         ours[f"{side}.positions.0.weight"] = place_table(stack, c.max_length)
-    name, options = parse_call(c.position)
+    name, options = parse_call(c.position, POSITIONS)
     if name == "sinusoidal" and options.get("layout", "interleaved") == "interleaved":
         ours = in_halves(ours, c.d_model)
     head = ours.pop("vocabulary.weight")
