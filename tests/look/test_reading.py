@@ -1,6 +1,7 @@
 """Looking at models that read: what is shown is the softmax of their own queries and keys, whatever stands on them."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,12 @@ def test_what_is_shown_is_the_softmax_of_queries_and_keys(name: str, headed: boo
         assert torch.equal(mine, recorded[0])
         torch.testing.assert_close(mine.sum(dim=-1), torch.ones(HEADS, len(look.source)))
         assert bool(mine.triu(diagonal=1).any()) is not is_causal, "a triangle, if it may not see ahead"
+
+
+def test_the_page_names_all_of_them() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "look.md").read_text(encoding="utf-8")
+    sentence = page.partition("## Models that read\n")[2].partition("), alone or")[0]
+    assert {*re.findall(r"`(\w+)`", sentence)} == {*BACKBONES}
 
 
 def test_special_tokens_stand_by_their_names() -> None:

@@ -1,18 +1,13 @@
-"""UniLM: four masks drawn by hand, what each lets through, transformers' BERT under them, and writing by holes."""
+"""UniLM: four masks drawn by hand, what each lets through, and writing by holes; its parity is in tests/parity."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import transformers
 from torch import Tensor
 
 from kit import close, pad, padded, refused, stirred, tiny_model
-from qkv import folder
 from qkv.attention import LEFT_TO_RIGHT, RIGHT_TO_LEFT, SOURCE, TARGET, unified
-from qkv.convert.families import bert
-from qkv.convert.family import our_weights
 from qkv.decoding import beam_search
 from qkv.decoding.greedy import greedy
 from qkv.errors import InputError
@@ -96,26 +91,6 @@ def test_a_mask_of_ones_own(dims: int) -> None:
         assert not torch.allclose(found[real], model(ids, segments=segments).hidden[real], atol=1e-3)
         handed = model.read(model.tokens(ids, segments), ids, triangle)
         close(found[real], handed[real])
-
-
-@every_way
-def test_it_is_transformers_bert_under_the_same_mask(way: str) -> None:
-    """With six segments and an additive mask of four dimensions: hidden states and logits."""
-    torch.manual_seed(1)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
-             "max_position_embeddings": 20, "type_vocab_size": 6, "vocab_size": V}  # fmt: skip
-    config = transformers.BertConfig(**sizes, attn_implementation="eager")
-    theirs: Any = stirred(transformers.BertForMaskedLM(config).eval(), 0.2)
-    ours = UniLM(UniLMConfig(vocab_size=V, d_model=32, layers=2, n_heads=4, d_ff=48, max_length=20)).eval()
-    named = {name.removeprefix("bert."): value for name, value in theirs.state_dict().items()}
-    folder.fill(ours, our_weights(bert.BERT, named, None, range(V), 0, ""), Path("theirs"))
-    ids, (numbers, drawn) = padded([T, T], V), WAYS[way]
-    segments = torch.tensor([numbers, numbers])
-    additive = torch.zeros(2, 1, T, T).masked_fill(~drawn, torch.finfo(torch.float32).min)
-    given = {"input_ids": ids, "token_type_ids": segments, "attention_mask": additive}
-    out, said = theirs(**given, output_hidden_states=True), ours(ids, segments=segments)
-    close(said.hidden, out.hidden_states[-1])
-    close(said.logits, out.logits)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from torch import Tensor
 from kit import draw64 as draw
 from qkv.attention import Soft
 from qkv.models import TransformerConfig
-from qkv.positions import Places, TransformerXL
+from qkv.positions import Places, TransformerXL, relative
+from qkv.positions.relative import gathered, shifted
 
 B, H, K, D = 2, 3, 4, 12
 SIZES = TransformerConfig(d_model=D, n_heads=H, max_length=8)
@@ -51,6 +52,34 @@ def test_the_score_is_the_sum_of_the_papers_four_terms(
                     assert found[b, h, t, j].item() == pytest.approx(expected.item(), abs=1e-6)
 
 
+def numbered(rows: int, width: int) -> Tensor:
+    """(B, H, rows, width), in which the number of every cell says where it stands."""
+    return torch.arange(B * H * rows * width, dtype=torch.float64).view(B, H, rows, width)
+
+
+SIDES = list(itertools.product(range(1, 7), range(1, 8), range(3)))  # rows, keys, and columns that nobody asks for
+
+
+@pytest.mark.parametrize(("rows", "keys", "more"), SIDES)
+def test_a_shift_picks_the_cells_that_are_counted_by_hand(rows: int, keys: int, more: int) -> None:
+    """Of row i the columns rows - i, rows - i + 1 .., by their numbers: no index of any tensor is asked."""
+    width = rows + keys + more
+    found = shifted(numbered(rows, width), rows, keys)
+    for b, h, i in itertools.product(range(B), range(H), range(rows)):
+        begin = ((b * H + h) * rows + i) * width + rows - i
+        assert found[b, h, i].tolist() == [*range(begin, begin + keys)]
+
+
+@pytest.mark.parametrize(("rows", "keys", "more"), SIDES)
+def test_indices_pick_the_cells_of_each_distance(rows: int, keys: int, more: int) -> None:
+    """Queries that stand behind the keys' first `more`: column c has the distance `last` - c."""
+    last, at = rows + more, Places(torch.arange(more, more + rows), torch.arange(keys))
+    width = last + keys
+    found = gathered(numbered(rows, width), last, at)
+    for b, h, i, j in itertools.product(range(B), range(H), range(rows), range(keys)):
+        assert found[b, h, i, j] == ((b * H + h) * rows + i) * width + last - (more + i - j)
+
+
 # The first queries' places, how many keys there are, and where more queries stand, row by row.
 RUNS = [((0, 5), 5, []), ((0, 1), 1, []), ((3, 4), 4, []), ((3, 7), 7, []), ((0, 6), 6, [[5, 0], [2, 2]]),
         ((4, 9), 9, [[4, 8, 6], [7, 5, 5]])]  # fmt: skip
@@ -58,14 +87,19 @@ RUNS = [((0, 5), 5, []), ((0, 1), 1, []), ((3, 4), 4, []), ((3, 7), 7, []), ((0,
 
 @pytest.mark.parametrize(("run", "keys", "more"), RUNS)
 def test_a_shift_of_rows_picks_what_indices_do(
-    position: TransformerXL, run: tuple[int, int], keys: int, more: list[list[int]]
+    position: TransformerXL, run: tuple[int, int], keys: int, more: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And so do their gradients."""
+    """And so do their gradients. Each way is seen to be gone: the one shifts, the other never does."""
+    shifts: list[int] = []
+    monkeypatch.setattr(relative, "shifted", lambda *given: shifts.append(1) or shifted(*given))
     at = Places.span(*run, torch.device("cpu"))
     if more:
         at = replace(at, query=torch.cat((at.query.expand(B, -1), torch.tensor(more)), dim=1))
     q, k = draw(B, H, at.query.size(-1), K).requires_grad_(), draw(B, H, keys, K, seed=2)
-    found, expected = position.score(q, k, at), position.score(q, k, replace(at, run=0))
+    found = position.score(q, k, at)
+    assert shifts == [1]
+    expected = position.score(q, k, replace(at, run=0))
+    assert shifts == [1]
     assert torch.equal(found, expected)
     way = draw(*found.shape, seed=3)
     (mine,), (other,) = (torch.autograd.grad((score * way).sum(), q) for score in (found, expected))

@@ -16,7 +16,8 @@ import torch
 from safetensors.torch import load_file
 
 import qkv
-from kit import write_tsv
+from corpora import CORPORA
+from kit import same, write_tsv
 from processes import CONTEXT, finish
 from qkv.config import merge
 
@@ -145,6 +146,30 @@ def test_a_finished_run_that_is_started_again_changes_nothing(start: Start, refe
     before = {path: path.read_bytes() for path in out.rglob("*") if path.suffix in (".safetensors", ".json")}
     assert finish(start(out)) == 0
     assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize(("architecture", "task"), [("awd_lstm", "language_model"), ("xlnet", "fill")])
+def test_what_windows_hand_on_survives_a_kill(architecture: str, task: str, tmp_path: Path) -> None:
+    """Within an epoch each window begins with what the one before it has left; no kill takes that away."""
+    tiny, model = CORPORA[task], {"d_model": 16, "max_length": 32, "layers": 1, "dropout": 0.2}
+    if architecture == "awd_lstm":
+        model = {"d_model": 16, "d_hidden": 12, "layers": 2}
+    else:
+        model |= {"n_heads": 2, "memory": 20}
+    how = tiny.settings(steps=10_000, checkpoint_steps=1, validate_every=500)
+    how |= {"task": task, "architecture": architecture, "model": model}
+    file, out, whole = tiny.write(tmp_path, count=400), tmp_path / "killed", tmp_path / "straight"
+    process = CONTEXT.Process(target=qkv.train, args=(file,), kwargs={"out": out, **how})
+    process.start()
+    wait_until(process, lambda: (out / "training" / "checkpoints").exists() and steps(out)[-1:] >= ["step-00000003"])
+    assert kill(process), "it came too late to prove anything"
+    end = int(steps(out)[-1].rpartition("-")[2]) + 3
+    qkv.train(out=out, quiet=True, training={"steps": end})
+    qkv.train(file, out=whole, **{**how, "training": {**how["training"], "steps": end}})
+    (_, tensors, state), (_, tensors_too, state_too) = state_of(out), state_of(whole)
+    assert state == state_too
+    assert any("carried" in name for name in tensors)
+    assert same(tensors, tensors_too)
 
 
 @pytest.mark.parametrize("start", ["bfloat16"], indirect=True)

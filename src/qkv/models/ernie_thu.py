@@ -47,8 +47,8 @@ class Aggregator(Block):
     A residual and a norm stand around each part, as in the authors' code, and f is within alone. The `last` one says
     nothing of entities any more, since nobody reads it. The parts for tokens bear the names of BERT's.
 
-    Differs: in the authors' code the first aggregator has no attention over entities, and tokens without one get a bias
-    for it too.
+    Differs: in the authors' code the first aggregator has no attention over entities, tokens without one get a bias for
+    it too, and the first token counts as if it had one, so that entities always have something to look at.
     """
 
     def __init__(self, c: ErnieThuConfig, layer: int, *, last: bool) -> None:
