@@ -42,6 +42,18 @@ def test_mean_and_spread_of_three_seeds() -> None:
     assert found.tree()["rows"][0]["figures"]["bleu"] == {"mean": pytest.approx(32.0), "spread": pytest.approx(7**0.5)}
 
 
+def test_rows_of_other_examples_have_other_baselines() -> None:
+    """A row's is the mean of its runs, 0.6 and 0.7; where another row has 0.5, no mean of both says anything."""
+    few, many = (
+        Entry(Row(name), [{**result(seed, 30.0), "accuracy": 0.9, "baselines": {"bag of words": bag, "majority": 0.5}}
+                          for seed, bag in ((1, low), (2, high))])
+        for name, low, high in (("few", 0.4, 0.6), ("many", 0.6, 0.7))
+    )  # fmt: skip
+    said = "baselines on the validation examples: bag of words {}, majority 50.00 %"
+    assert said.format("50.00 to 65.00 %") in table(few, many, task="classify").notes()
+    assert said.format("65.00 %") in table(many, task="classify").notes()
+
+
 def test_rows_are_paired_with_the_best_by_seed() -> None:
     """Of 3, 1 and -1 the mean is 1, the deviation 2, and 6 of the 8 ways to sign them sum to at least 3: 3 + 1 + 1,
     3 + 1 - 1 and 3 - 1 + 1, and these the other way round. Seed 4 has no partner."""

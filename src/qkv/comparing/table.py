@@ -193,7 +193,7 @@ class Table:
         title = FIGURES[self.task.score].title
         places = {r["measured_on"] for r in results if {"baselines", "simple"} & r.keys()}
         notes += [f"{title} of the {where}" for where in sorted(places)]
-        notes += [f"beside them, without a model: {said}" for said in simple] or self.baselines(results)
+        notes += [f"beside them, without a model: {said}" for said in simple] or self.baselines()
         threads = sorted({result["threads"] for result in results})
         if len(threads) > 1:
             notes.append(f"runs had {' or '.join(map(str, threads))} threads: do not compare their speeds")
@@ -210,14 +210,17 @@ class Table:
                 notes.append(f"{entry.row.name}: runs still to be done: {entry.waiting}")
         return notes + [f"{name}: left out, cannot be built: {why}" for name, why in self.impossible.items()]
 
-    def baselines(self, results: list[Tree]) -> list[str]:
-        """What is simple, and has to be beaten: a mean over all runs."""
-        several = [result["baselines"] for result in results if result.get("baselines")]
-        names = dict.fromkeys(name for one in several for name in one)
-        means = {name: statistics.fmean(one[name] for one in several if name in one) for name in names}
-        score = FIGURES[self.task.score]
-        said = ", ".join(f"{name} {score.text(mean)}{score.after}" for name, mean in means.items())
-        return [f"baselines on the validation examples: {said}"] * bool(said)
+    def baselines(self) -> list[str]:
+        """What is simple, and has to be beaten: a mean over the runs of a row. Of rows that learned from other examples
+        it is said how far their means go."""
+        rows = [[one for result in entry.results if (one := result.get("baselines"))] for entry in self.entries]
+        score, said = FIGURES[self.task.score], []
+        for name in dict.fromkeys(name for row in rows for one in row for name in one):
+            found = ([one[name] for one in row if name in one] for row in rows)
+            means = [statistics.fmean(values) for values in found if values]
+            lowest, highest = score.text(min(means)), score.text(max(means))
+            said.append(f"{name} {lowest}{f' to {highest}' * (highest != lowest)}{score.after}")
+        return [f"baselines on the validation examples: {', '.join(said)}"] * bool(said)
 
     def markdown(self) -> str:
         header = self.header()
