@@ -81,7 +81,7 @@ def test_without_bias_correction_ten_steps_equal_berts_formula(workshop: Any) ->
 
 OTHERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "adamax": (torch.optim.Adamax, {"betas": (0.8, 0.95), "eps": 1e-7}),
-    "adagrad": (torch.optim.Adagrad, {"eps": 1e-7}),
+    "adagrad": (torch.optim.Adagrad, {"eps": 1e-7, "initial_accumulator_value": 0.3}),
     "asgd": (torch.optim.ASGD, {}),
     "sgd": (torch.optim.SGD, {"momentum": 0.8}),
 }
@@ -91,7 +91,8 @@ OTHERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 def test_ten_steps_of_the_others_equal_torch(name: str) -> None:
     """With the rates of a schedule, and a decay of matrices alone."""
     kind, settings = OTHERS[name]
-    c = TrainingConfig(optimizer=name, learning_rate=0.1, weight_decay=0.1, beta1=0.8, beta2=0.95, epsilon=1e-7)  # type: ignore[arg-type]
+    c = TrainingConfig(optimizer=name, learning_rate=0.1, weight_decay=0.1, beta1=0.8, beta2=0.95, epsilon=1e-7,  # type: ignore[arg-type]
+                       accumulator=0.3)  # fmt: skip
     torch.manual_seed(0)
     own, twin = nn.Linear(5, 3), nn.Linear(5, 3)
     twin.load_state_dict(own.state_dict())

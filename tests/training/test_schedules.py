@@ -102,7 +102,7 @@ def test_progress_beyond_the_end_stays_at_the_floor() -> None:
         "cosin": "unknown name 'cosin'; did you mean 'cosine'",
         "cosine(warm=3)": "'cosine' has no option 'warm'; did you mean 'warmup'",
         "cosine(warmup='long')": r"cosine\(warmup='long'\): Input should be a valid integer",
-        "cosine(400)": "does not name a part",
+        "cosine(400, 0.1, 7)": "values without a key: 'cosine' takes only warmup, floor, so 3 are too many",
         "slanted_triangle(cut=1.0)": "slanted_triangle needs a cut between 0 and 1, a ratio of 1 or more, not 1.0",
     },
     "spec",

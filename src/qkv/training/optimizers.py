@@ -150,7 +150,7 @@ def one_optimizer(
         case "adamax":
             return torch.optim.Adamax(groups, c.learning_rate, (c.beta1, c.beta2), c.epsilon)
         case "adagrad":
-            return torch.optim.Adagrad(groups, c.learning_rate, eps=c.epsilon)
+            return torch.optim.Adagrad(groups, c.learning_rate, initial_accumulator_value=c.accumulator, eps=c.epsilon)
         case "asgd":
             return torch.optim.ASGD(groups, c.learning_rate)
     return torch.optim.SGD(groups, c.learning_rate, c.beta1)

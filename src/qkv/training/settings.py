@@ -24,7 +24,7 @@ IDLE = ("threads", "keep", "checkpoint_minutes", "checkpoint_steps", "shard")  #
 STAGED = ("stages", "every_stage", "sets")  # of a comparison's recipe: what is trained before its rows, and on what
 LIMITS = ("steps", "epochs", "minutes", "patience")
 NOT_NEGATIVE = (*LIMITS, "validate_every", "bleu_sentences", "checkpoint_minutes", "checkpoint_steps", "threads",
-                "clip", "weight_decay", "epsilon", "unfreeze")  # fmt: skip
+                "clip", "weight_decay", "epsilon", "accumulator", "unfreeze")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,7 @@ class TrainingConfig:
     beta2: float = setting(0.98, "Adam's memory of its square")
     epsilon: float = setting(1e-9, "Adam's guard against division by zero")
     bias_correction: bool = setting(True, "of adam and adamw: early averages made larger; BERT's authors do without it")
+    accumulator: float = setting(0.0, "Adagrad's sum of squares before the first step; 1 in ELMo")
     weight_decay: float = setting(0.0, "weight decay")
     decay: Literal["matrices", "all"] = setting("matrices", "what decays: matrices, or norms and biases too")
     groups: list[str] = setting(
