@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import inspect
 import json
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -21,6 +22,9 @@ AT_MOST = {
     "encoder_layers": 1000, "keep": 10**6, "layers": 1000, "max_length": 2**20, "n_heads": 2**12, "threads": 2**10,
     "vocab_size": 10**7, "seed": 2**63 - 1,
 }  # fmt: skip
+
+
+BYTES, DEEP = 2**20, 100  # of a file of settings: its size, and the parts of a dotted name
 
 
 def setting(default: Any, about: str) -> Any:
@@ -107,7 +111,10 @@ def merge(*trees: Mapping[str, Any]) -> Tree:
 
 def read_toml(path: Path) -> Tree:
     try:
-        return tomllib.loads(read_text(path))
+        text = read_text(path, BYTES)
+        if max(part.count(".") for part in re.split(r"[][{}=,\n]", text)) > DEEP:  # tomllib has no bound
+            raise InputError(f"{path} has names of more than {DEEP} parts; no setting is nested so deep")
+        return tomllib.loads(text)
     except InputError:
         raise
     except (RecursionError, ValueError) as error:

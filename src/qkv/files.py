@@ -31,8 +31,8 @@ def check_plain(path: Path) -> None:
         raise InputError(f"{path} is a pipe, a device or a folder, where a file belongs that can be read as a whole")
 
 
-def read_text(path: Path) -> str:
-    return read_bytes(path).decode()
+def read_text(path: Path, most: int = WHOLE) -> str:
+    return read_bytes(path, most).decode()
 
 
 def read_json(path: Path) -> Any:

@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+from qkv.errors import InputError
+
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # malloc.h
 
 
@@ -42,6 +44,15 @@ def address_space() -> int:
         return 2**63
     most = resource.getrlimit(resource.RLIMIT_AS)[0]
     return 2**63 if most == resource.RLIM_INFINITY else most
+
+
+def check_addresses(least: int, who: str) -> None:
+    """Refuse to begin with so few that it would abort somewhere, or leave an import's traceback."""
+    if (most := address_space()) < least:
+        raise InputError(
+            f"this process may map {most / 2**20:,.0f} MB (ulimit -v), and {who} needs {least / 2**20:,.0f} to start; "
+            "raise that limit"
+        )
 
 
 def keep_freed_memory() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from attack.harness import SEED, attack, count, record
 from attack.models import save_models
-from attack.test_inputs import FOLDERS, INPUTS
+from attack.test_inputs import FOLDERS, INPUTS, holds
 from kit import some_pairs, write_tsv
 from qkv.cli import COMMANDS
 from qkv.models import TransformerConfig
@@ -29,6 +29,7 @@ FILE = {"train": "pairs.tsv", "check": "pairs.tsv", "compare": "tiny.toml", "why
 ALSO = {"compare": ["--vary=position=none"], "quantize": ["--output=written"]}
 NUMBERS = ["0", "-1", "1" + "0" * 18, "1" + "0" * 5000, "nan", "-inf", "1e308", "0x10", ""]
 TEXTS = ["/", "..", "-", "--", "/dev/null", "/dev/full", "%n%s", "~", "*", "\u202e", "", " ", "\n", "a" * 300]
+LARGE = {"tags.html": holds("<b>x</b>" * 100_000), "brackets.md": holds("[the cat](" * 20_000)}  # of minutes
 SMALL = {
     "data.vocab_size": 300, "data.batch_tokens": 400, "data.max_length": 20, "model.d_model": 16, "model.d_ff": 32,
     "model.n_heads": 2, "model.encoder_layers": 1, "model.decoder_layers": 1, "training.steps": 1,
@@ -90,7 +91,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "words.txt").write_text("the cat sat\non the mat\n")
     (place / "tiny.toml").write_text(RECIPE + "".join(f"{name} = {value}\n" for name, value in SMALL.items()))
     write_tsv(place / "pairs.tsv", some_pairs(60))
-    for name, make in INPUTS.items():
+    for name, make in (INPUTS | LARGE).items():
         make(place / name)
     for number, make in enumerate(FOLDERS.values()):
         shutil.copytree(place / "mt", place / f"bad{number}")

@@ -19,6 +19,7 @@ from attack.harness import attack
 from kit import save_untrained, tokenizer
 from qkv import folder, manifest
 from qkv.convert.native import write
+from qkv.documents.place import EVENLY, Sides, is_even
 from qkv.documents.place import place as placed
 from qkv.documents.segment import Mark
 from qkv.errors import InputError
@@ -77,10 +78,14 @@ INPUTS: dict[str, Callable[[Path], object]] = {
     "bomb.docx": packed_document,
     "million.txt": holds("cat " * 1_000_000),
     "deep.html": holds("<p>" + "<b>" * 20_000 + "the cat" + "</b>" * 20_000),
+    "tags.html": holds("<b>x</b>" * 10_000),
     "deep.md": holds("*" * 20_000 + "the cat" + "*" * 20_000),
+    "brackets.md": holds("[" * 20_000 + "](" * 20_000 + "![1](2" * 2000 + "\n\nthe cat"),
     "deep.json": holds("[" * 100_000 + "]" * 100_000),
     "deep.yaml": holds("[" * 50_000 + "]" * 50_000),
     "deep.toml": holds("a = " + "[" * 50_000 + "]" * 50_000),
+    "tables.toml": holds("\n".join(f"[{'.'.join('a' * n)}]" for n in range(1, 2000))),
+    "keys.toml": holds(".".join("a" * 50_000) + " = 1"),
     "digits.toml": holds("training.steps = " + "9" * 10_000),
 }
 COMMANDS = {".toml": "train --recipe {}", ".gz": "check {}", ".tsv": "check {}"}
@@ -209,8 +214,9 @@ def test_a_name_that_no_file_has(given: str, here: Path) -> None:
     assert "give text in UTF-8" in verdict.said
 
 
-def test_tags_without_number_keep_their_order() -> None:
-    """Those that are too many to be aligned: each once, around its word."""
+def test_tags_without_number_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are too many to be aligned: each once, around its word, and no other is looked at for it."""
+    monkeypatch.delattr(Sides, "votes")
     words = [f"w{i}" for i in range(4000)]
     source, starts = " ".join(words), list(accumulate((len(word) + 1 for word in words[:-1]), initial=0))
     marks: list[tuple[int, Mark]] = []
@@ -220,6 +226,21 @@ def test_tags_without_number_keep_their_order() -> None:
     assert "".join(part if isinstance(part, str) else part.code for part in found) == " ".join(
         f"<{i}>{word}</{i}>" for i, word in enumerate(words)
     )
+
+
+def test_a_word_of_thousands_of_tokens() -> None:
+    """Each of which may be linked to each: they are counted before they are compared."""
+    text, marks = "a;" * 4000, [(0, Mark("<b>", "open", "b")), (3, Mark("</b>", "close", "b"))]
+    assert is_even(text, text, marks, [(0, 0)])
+    assert not is_even(text, text[:100], marks, [(0, 0)])
+
+
+def test_tags_that_are_too_many_are_told(here: Path) -> None:
+    (here / "tags.html").write_text("<b>x</b>" * 4000)
+    verdict = attack(here, "translate", "tags.html", "--model", "mt", "-o", "out.html")
+    assert (verdict.code, verdict.fault) == (0, "")
+    assert f"segment 1 {EVENLY}" in verdict.said
+    assert (here / "out.html").read_text().count("<b>") == 4000
 
 
 @pytest.mark.parametrize("depth", [3, 1400, 3000])
@@ -232,12 +253,30 @@ def test_tags_may_be_nested_as_deep_as_anybody_likes(depth: int) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the addresses of a process, as Linux has it")
-def test_little_memory_is_said(tmp_path: Path) -> None:
-    """Half of what torch needs: it would abort somewhere, or leave an import's traceback."""
-    command = f"ulimit -v {2**20}; exec {sys.executable} -m qkv train pairs.tsv"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path, timeout=120)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
-    assert "this process may map 1,024 MB (ulimit -v), and torch needs 2,048 to start" in done.stderr
+@pytest.mark.parametrize(
+    ("addresses", "command", "who"),
+    [
+        (2**30, "train pairs.tsv", "torch needs 2,048"),
+        (2**30, "explain", "torch needs 2,048"),
+        (2**28, "translate 7", "qkv needs 512"),
+        (2**26, "serve", "qkv needs 512"),
+    ],
+)
+def test_little_memory_is_said(addresses: int, command: str, who: str, tmp_path: Path) -> None:
+    """It would abort somewhere, or leave an import's traceback."""
+    line = f"ulimit -v {addresses >> 10}; exec {sys.executable} -m qkv {command}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    said = f"qkv: this process may map {addresses >> 20:,} MB (ulimit -v), and {who} to start; raise that limit\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(100, "where a terminal has room for 64"), (2000, "at most 256 are explained")]
+)
+def test_a_sentence_too_long_to_explain(words: int, said: str, here: Path) -> None:
+    verdict = attack(here, "explain", "the cat " * (words // 2), "--model", "mt")
+    assert (verdict.code, verdict.fault) == (1, "")
+    assert said in verdict.said
 
 
 def test_a_folder_without_a_manifest_says_so_and_can_have_one(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

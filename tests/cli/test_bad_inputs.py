@@ -64,6 +64,7 @@ FILES: dict[str, str | bytes] = {
     "type.toml": 'train = ["pairs.tsv"]\n[model]\nd_model = "wide"\n',
     "section.toml": 'train = ["pairs.tsv"]\nmodel = 3\n',
     "syntax.toml": "train = [\n",
+    "deep.toml": "a." * 200 + "a = 1\n",
     "file.toml": 'train = ["missing.tsv"]\n',
     "tiny.toml": 'train = ["pairs.tsv"]\n[model]\npreset = "tiny"\n',
     "task.toml": 'task = "clasify"\ntrain = ["pairs.tsv"]\n',
@@ -117,6 +118,7 @@ a misspelled key to compare | compare top.toml --vary position=none | 'trian'; d
 a wrong type in a recipe | train --recipe type.toml | type.toml: model.d_model: .*integer .*'wide'
 a section that is no table | train --recipe section.toml | model is 3; it must be a table of settings
 a recipe that is not TOML | train --recipe syntax.toml | syntax.toml is not valid TOML
+a name of too many parts in a recipe | train --recipe deep.toml | has names of more than 100 parts; no setting
 a recipe that is not there | train --recipe multi30k-en-ed | no recipe 'multi30k-en-ed'.*(mean|known)
 a recipe that names a missing file | train --recipe file.toml | there is no file 'missing.tsv'
 an unknown flag | train pairs.tsv --model.d-modle 64 | Did you mean --model.d-model?

@@ -9,6 +9,7 @@ from cyclopts import App, CycloptsError
 
 from qkv import __version__, parts
 from qkv.errors import InputError
+from qkv.memory import check_addresses
 
 ABOUT = """Train a Transformer on your own text, translate or write with it, look inside it.
 
@@ -43,6 +44,7 @@ COMMANDS = {name.rstrip("_"): f"{module}:{name}" for module, functions in MODULE
 LIGHT = {"check", "completion", "list"}  # commands that need no torch,
 LATE = {"embed", "fill", "generate", "predict", "score", "serve", "translate"}  # ... and those that may need none
 OUT_OF_MEMORY = ("memory", "bad_alloc", "could not create a primitive")  # as torch, C++ and oneDNN say it
+LEAST = 2**29  # bytes of addresses: with fewer, one library or another aborts or cannot be imported
 SECTIONS = {
     "--model": "--model.d-model 256; the folder to write is --out, and what to train --architecture",
     "--data": "--data.vocab-size 4000",
@@ -53,6 +55,7 @@ SECTIONS = {
 def main() -> None:
     """Run a command; whatever a person did wrong ends in one sentence and a non-zero exit."""
     try:
+        check_addresses(LEAST, "qkv")
         arguments = with_file(spell_out(imported(checked(sys.argv[1:]))))
         app = application(with_help=not arguments or arguments[0] in ("--help", "-h"))
         command, given, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)

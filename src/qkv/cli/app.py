@@ -12,8 +12,7 @@ from cyclopts import Parameter
 
 from qkv.bundled import located
 from qkv.device import ENGINE
-from qkv.errors import InputError
-from qkv.memory import address_space
+from qkv.memory import check_addresses
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,11 +96,7 @@ def read_pairs_for(translator: "Translator", files: Sequence[Path]) -> "Iterator
 
 def import_torch() -> None:
     """Without a search for garbage in the million objects that this makes: 0.2 s sooner, and at the end 0.4 s more."""
-    if (most := address_space()) < LEAST:
-        raise InputError(
-            f"this process may map {most / 2**20:,.0f} MB (ulimit -v), and torch needs {LEAST / 2**20:,.0f} to start; "
-            "raise that limit"
-        )
+    check_addresses(LEAST, "torch")
     gc.disable()
     importlib.import_module("torch")
     gc.enable()

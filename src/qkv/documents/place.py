@@ -8,6 +8,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 
 from qkv.documents.segment import Mark, Parts, replaced
@@ -15,6 +16,7 @@ from qkv.documents.segment import Mark, Parts, replaced
 Marks = list[tuple[int, Mark]]  # each with its offset in the text, in order
 Links = list[tuple[int, int]]  # (source, target), counted from 0
 MOST = 10**7  # marks times what each is compared with, in one sentence: some seconds
+EVENLY = "has too many tags to look for the words of each: they are spread over it evenly, in their order"
 TOKENS = re.compile(r"\w+(?:[-'’.,:/]\w+)*|[^\w\s]+")
 
 
@@ -39,11 +41,16 @@ def place(source: str, target: str, marks: Marks, links: Links) -> Parts:
     if not marks:
         return [target]
     sides = Sides(source, target, links)
-    if len(marks) * (len(marks) + len(sides.links) + len(sides.target)) > MOST:
+    if sides.have_too_many(marks):
         return replaced(target, sides.evenly(marks))
     nodes = tree(marks, source)
     sides.settle(nodes, 0, len(source), 0, len(sides.target))
     return replaced(target, written(sides.in_order(nodes), target))
+
+
+def is_even(source: str, target: str, marks: Marks, links: Links) -> bool:
+    """Whether there are too many marks to look for the words of each, which is to be said."""
+    return Sides(source, target, links).have_too_many(marks)
 
 
 def tree(marks: Marks, source: str) -> list[Node]:
@@ -80,10 +87,21 @@ class Sides:
         self.middles = [(start + end) / 2 for start, end in self.source]
         self.ends = [0, *(end for _, end in self.target)]  # by how many target tokens are before
         words, others = by_word(source, self.source), by_word(target, self.target)
-        self.links = [
+        self.texts = source, target
+        self.linked = [(words[i], others[j]) for i, j in links if i < len(words) and j < len(others)]
+
+    def have_too_many(self, marks: Marks) -> bool:
+        """Whether marks, and tokens of the words that are linked, are more than can be compared one by one."""
+        pairs = sum(len(ours) * len(theirs) for ours, theirs in self.linked)
+        return len(marks) * (len(marks) + pairs + len(self.source) + len(self.target)) > MOST
+
+    @cached_property
+    def links(self) -> Links:
+        """Between tokens."""
+        source, target = self.texts
+        return [
             (a, b)
-            for i, j in links if i < len(words) and j < len(others)
-            for a in words[i] for b in others[j]
+            for ours, theirs in self.linked for a in ours for b in theirs
             if are_alike(source[slice(*self.source[a])], target[slice(*self.target[b])])
         ]  # fmt: skip
 

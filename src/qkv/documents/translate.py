@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count, groupby, takewhile
 from typing import Any, Union
 
-from qkv.documents.place import Links, Marks, in_proportion, place
+from qkv.documents.place import EVENLY, Links, Marks, in_proportion, is_even, place
 from qkv.documents.protect import Patterns, protect, set_aside
 from qkv.documents.segment import Mark, Parts, Translates, about_of, changed, replaced
 from qkv.errors import InputError
@@ -107,9 +107,12 @@ def translate_segments(
             piece.cut = list(cut_at_words(piece))
     inner = [one for piece in pieces for one in piece.cut if isinstance(one, Piece)]
     run(translator, inner, known, how)
-    marked = (piece for piece in [*pieces, *inner] if piece.marks)
+    marked = [piece for piece in [*pieces, *inner] if piece.marks]
     pairs = list(dict.fromkeys((piece.text, other) for piece in marked for other in piece.answers))
     links = dict(zip(pairs, aligned(translator, pairs), strict=True))
+    for piece in marked:
+        if any(is_even(piece.text, other, piece.marks, links[piece.text, other]) for other in piece.answers):
+            piece.remarks = [*piece.remarks, EVENLY]
     return [assemble(items, links) for items in plans]
 
 

@@ -23,6 +23,7 @@ from qkv.positions import Position
 from qkv.text.normalise import normalise
 
 AGAIN = "A normalised copy for the next sub-layer."
+MOST = 256  # tokens of a sentence: scores are a table of each with each
 Insides = dict[nn.Module, tuple[Any, Any]]  # what went into and out of each part of a model
 
 
@@ -69,7 +70,9 @@ def watch_translating(translator: Translator, text: str, stack: Which, layer: in
     assert isinstance(model, Transformer)
     is_encoder, chosen = stack == "encoder", getattr(model, stack)
     check_numbers(stack, layer, head, chosen, model.config.n_heads)
+    check_length(len(translator.sources([normalise(text)])[0]))  # before it is translated
     src, tgt = ids_of(translator, text)
+    check_length(0 if is_encoder else len(tgt))
     with watching(model, first=is_encoder) as seen:  # a shared table is read for the source first, then for the target
         run(translator, src, tgt)
     pieces = translator.tokenizer.pieces
@@ -87,10 +90,16 @@ def watch_reading(opened: Any, text: str, layer: int, head: int) -> Watched:
     stack: Which = "encoder" if hasattr(backbone, "encoder") else "decoder"
     check_numbers(stack, layer, head, getattr(backbone, stack), backbone.config.n_heads)
     ids = read_ids(opened, text)
+    check_length(len(ids))
     with watching(backbone, first=True) as seen:
         backbone.encode(**reading(torch.tensor([ids], device=next(backbone.parameters()).device)))
     table_of = backbone.tokens if hasattr(backbone, "tokens") else backbone.source
     return getattr(backbone, stack), opened.tokenizer.pieces(ids), table_of, seen
+
+
+def check_length(tokens: int) -> None:
+    if tokens > MOST:
+        raise InputError(f"the sentence has {tokens:,} tokens, and at most {MOST} are explained; give a shorter one")
 
 
 def check_numbers(stack: str, layer: int, head: int, chosen: Stack, heads: int) -> None:

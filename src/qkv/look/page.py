@@ -15,6 +15,7 @@ from qkv.look.steps import Step
 CELL, ROW, LEFT, TOP = 58, 26, 120, 66  # pixels: width and height of a cell, room for row labels and for headings
 SHOWN = 8  # numbers of a vector that a terminal has room for
 ON_PAGE = 16  # ... and a page
+TOKENS = 64  # whose scores, each with each, a terminal is given
 INK, BLUE, RED = "#1f2328", "31,111,235", "207,34,46"
 STYLE = """:root{color-scheme:light dark;--ink:#1f2328;--soft:#59636e;--ground:#fff;--line:#d0d7de;--head:#f6f8fa}
 @media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9198a1;--ground:#0d1117;--line:#3d444d;--head:#151b23}}
@@ -29,6 +30,8 @@ tbody th{position:sticky;left:0}"""
 
 def as_table(step: Step) -> Table:
     """A table for the terminal; of long vectors, the first numbers."""
+    if (tokens := len(step.rows)) > TOKENS:
+        raise InputError(f"{tokens} tokens, where a terminal has room for {TOKENS}; write a page, -o steps.html")
     step = step.first(SHOWN)
     title = Text(f"{step.title}:  {step.equation}", style="bold")
     shown = Table(title=title, title_justify="left", caption=Text(step.about), caption_justify="left", box=SIMPLE)
