@@ -6,7 +6,7 @@ BENCH := build/bench
 DOCS := build/docs
 NATIVE := src/qkv/engines/native/lib/engine.so
 
-.PHONY: demo install test test-slow attack lint types unit fetched native-check deploy-check docs docs-serve browser gettext clients weights page screenshot bench clean
+.PHONY: demo install test test-slow attack lint types unit fetched native-check deploy-check docs docs-serve browser tools clients weights page screenshot bench clean
 
 demo: $(VENV)/ready
 	$(BIN)/qkv demo
@@ -34,7 +34,7 @@ types: $(VENV)/ready
 unit: $(VENV)/ready $(NATIVE) fetched
 	$(BIN)/pytest --numprocesses $$(($$(nproc) + 1)) --dist loadfile
 
-fetched: browser gettext clients weights
+fetched: browser tools clients weights
 
 # The engine in C++, which pip has built already: anew where its sources have changed.
 $(NATIVE): $(wildcard native/*.cpp native/*.h native/build.py) | $(VENV)/ready
@@ -64,11 +64,12 @@ browser:
 	|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -q && apt-get install -qy chromium; } \
 	|| echo "no chromium here: the tests of the page will be skipped"
 
-# msgfmt, which checks the PO files that are written; after the browser, for apt-get is one at a time.
-gettext: browser
-	@command -v msgfmt > /dev/null \
-	|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -q && apt-get install -qy gettext; } \
-	|| echo "no msgfmt here: the tests that ask it will be skipped"
+# msgfmt, which checks the PO files that are written, and ip, which makes two hosts of one; after the browser, for apt-get
+# is one at a time.
+tools: browser
+	@{ command -v msgfmt && command -v ip; } > /dev/null \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -q && apt-get install -qy gettext iproute2; } \
+	|| echo "no msgfmt or no ip here: the tests that ask them will be skipped"
 
 # Real clients of the server, and axe, which looks for what keeps people out of a page.
 clients: build/clients/ready

@@ -4,7 +4,7 @@ import json
 import multiprocessing
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
@@ -47,7 +47,7 @@ def finish(process: Any) -> int:
 
 def start_ranks(count: int, *given: Any, **settings: Any) -> list[Any]:
     """A run of several ranks, started as torchrun does."""
-    return start_each(count, qkv.train, *given, quiet=True, **settings)
+    return start_each(count, qkv.train, *given, **{"quiet": True, **settings})
 
 
 def start_each(count: int, function: Callable[..., Any], *given: Any, **named: Any) -> list[Any]:
@@ -68,6 +68,15 @@ def in_place(
 ) -> None:
     os.environ.update({name: str(value) for name, value in place.items()})
     function(*given, **named)
+
+
+def train_apart(place: Path, *given: Any, steps_of: Sequence[int | None] = (None, None), **settings: Any) -> None:
+    """A run whose ranks have a folder each, and perhaps steps; what it is refused with, in a file."""
+    rank = int(os.environ["RANK"])
+    try:
+        qkv.train(*given, out=place / str(rank), steps=steps_of[rank], quiet=True, **settings)
+    except qkv.InputError as error:
+        (place / "said.txt").write_text(str(error))
 
 
 def together(function: Callable[..., Any], *given: Any) -> None:

@@ -86,3 +86,22 @@ def test_a_comparison(place: Path, command: Command) -> None:
 
 def digest_of_run(out: Path, name: str) -> str:
     return str(json.loads((out / "runs" / name / "spec.json").read_text())["digest"])
+
+
+def test_papers_is_the_recipe_of_that_name_and_stands_alone(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def compare(recipe: str, **how: Any) -> None:
+        asked.append((recipe, how["minutes"], how["seeds"]))
+        raise InputError("that is enough")
+
+    monkeypatch.setattr("qkv.comparing.compare", compare)
+    assert command("compare", "--papers", "--minutes", "10", "--seeds", "2").err == "qkv: that is enough\n"
+    assert asked == [("papers", 10.0, 2)]
+    for given in ([], ["multi30k-en-de", "--papers"]):
+        refused = command("compare", *given)
+        assert (refused.code, refused.err) == (
+            1,
+            "qkv: give the name of one recipe, or --papers for the one of that name\n",
+        )
+    assert len(asked) == 1

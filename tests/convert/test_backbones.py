@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import ctranslate2
+import onnxruntime
 import pytest
 import torch
 
@@ -11,6 +12,8 @@ from kit import (
     FACTS,
     ROUNDED,
     TEXTS,
+    close,
+    padded,
     refused,
     save_untrained,
     save_untrained_task,
@@ -20,12 +23,14 @@ from kit import (
     tokenizer,
 )
 from qkv import folder
+from qkv.attention import masks
 from qkv.cli.apart import APART
 from qkv.convert import exporting
 from qkv.decoding import Plain, Search
 from qkv.errors import InputError
 from qkv.folder import Loaded
 from qkv.models import MODELS, Headed
+from qkv.text.tokenizer import PAD
 
 WORDS = tokenizer(*TEXTS, size=300, kind="wordpiece")
 LONG = [*TEXTS, "two", " ".join(TEXTS * 5)]  # of lengths that the graph was not traced with
@@ -36,12 +41,13 @@ KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "roberta": ("roberta", {"predicts": False}, {"task": "embed"}),
     "ernie2": ("ernie2", {}, FILLS),
     "transformer_encoder": ("transformer_encoder", {}, {"task": "embed"}),
+    "unilm": ("unilm", {"layers": 2}, FILLS),
     "gpt": ("gpt", {"layers": 2}, WRITES),
     "gpt2": ("gpt2", {"layers": 2, "silent": [0, 1]}, WRITES),
     "llama": ("llama", {"layers": 2, "position": "rotary(base=500.0)"}, {**WRITES, "bos": True}),
     "llama, tied": ("llama", {"tied": True, "position": "rotary(layout='interleaved')"}, WRITES),
 }  # fmt: skip
-UNHELD = {"onnx": ("llama", "llama, tied"), "ctranslate2": ("ernie2", "transformer_encoder")}
+UNHELD = {"onnx": ("llama", "llama, tied"), "ctranslate2": ("ernie2", "transformer_encoder", "unilm")}
 HELD = [(to, name) for to, others in UNHELD.items() for name in KINDS if name not in others]
 
 
@@ -67,6 +73,21 @@ def test_they_say_what_we_say(to: str, name: str, tmp_path: Path) -> None:
         key = next(key for key, _ in loaded.model.named_parameters() if key.endswith("blocks.0.attention.key.weight"))
         loaded.model.get_parameter(key)[0] *= -1
     assert APART[to](tmp_path / "out", loaded, LONG) > 1e-4  # type: ignore[operator]
+
+
+def test_a_graph_of_unilm_reads_in_its_four_ways(tmp_path: Path) -> None:
+    """By the segments that it is given, whatever those were that it was traced with."""
+    loaded = model_of("unilm")
+    written("onnx", loaded, tmp_path)
+    session = onnxruntime.InferenceSession(str(tmp_path / "out" / "model.onnx"))
+    ids, model = padded([9, 6], len(WORDS)), loaded.model
+    pair = torch.tensor([masks.SOURCE] * 5 + [masks.TARGET] * 4)
+    for segment in (0, pair, masks.LEFT_TO_RIGHT, masks.RIGHT_TO_LEFT):
+        segments = torch.zeros_like(ids) + segment
+        [found] = session.run(["hidden"], {"ids": ids.numpy(), "segments": segments.numpy()})
+        with torch.no_grad():
+            expected = model.encode(ids, segments=segments)  # type: ignore[operator]
+        close(torch.from_numpy(found)[ids != PAD], expected[ids != PAD])
 
 
 @pytest.mark.parametrize("task", FACTS)

@@ -98,9 +98,11 @@ def test_its_vectors_and_8_bits_are_made_if_it_has_any(given: tuple[str, str, Pa
 def test_it_is_exported_where_the_other_program_has_a_place_for_it(
     given: tuple[str, str, Path], to: str, command: Run
 ) -> None:
-    model, _, place = given
+    model, task, place = given
     is_held = told(command("export", place, "--to", to, "out"))
     assert is_held == Path("out").exists()
+    reads = model in ("bert", "roberta", "ernie2", "gpt2", "unilm") and task != "translate"
+    assert is_held or to != "onnx" or not reads
     assert not is_held or model in HOLDS[to] or "backbone" in HOLDS[to]
 
 

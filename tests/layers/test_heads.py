@@ -74,7 +74,9 @@ def test_the_head_of_ulmfit_is_two_blocks(hidden: Tensor) -> None:
     ])  # fmt: skip
     expected = part.output(norms[1](part.block[2](norms[0](x)).relu()))
     torch.testing.assert_close(part(hidden, REAL), expected)
-    assert [round(p, 1) for p in (head("concat_classes(n=2)").block[1].level / 256, 0.1)] == [0.4, 0.1]
+    usual = head("concat_classes(n=2)")
+    assert [round(part.level / 256, 1) for part in (usual.block[1], usual.dropout)] == [0.4, 0.1]
+    assert usual.block[2].out_features == 50
 
 
 def test_the_head_of_siatl_attends_to_an_lstm_of_its_own(hidden: Tensor) -> None:

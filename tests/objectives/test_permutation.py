@@ -101,7 +101,9 @@ def authors_sample(starts: list[bool], goal: int, ngrams: list[int], lefts: list
             begin += 1
         if begin >= len(starts):
             break
-        end = min(begin + n, len(starts))  # n pieces, for it looks at starts[begin], which is always one
+        end = begin + n  # n pieces, for it looks at starts[begin], which is always one
+        if end >= len(starts):
+            break
         mask[begin:end] = [True] * (end - begin)
         count, here = count + end - begin, end + n * k - left
     return mask

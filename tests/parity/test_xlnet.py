@@ -19,9 +19,10 @@ V, B, T, P, M, LAYERS = 40, 3, 12, 4, 7, 2
 
 
 class Twins:
-    """Theirs and ours, and one question to both: ids, segments, who sees whom, and the places that are asked for."""
+    """Theirs and ours, and one question to both: ids, segments, who sees whom, and the places that are asked for. The
+    second text has so much padding on its left."""
 
-    def __init__(self) -> None:
+    def __init__(self, padding: int = 0) -> None:
         torch.manual_seed(0)
         config = transformers.XLNetConfig(
             vocab_size=V, d_model=32, n_layer=LAYERS, n_head=4, d_inner=48, dropout=0.0, mem_len=9, use_mems_train=True
@@ -40,6 +41,10 @@ class Twins:
         self.mask = torch.rand(B, T, T, generator=rng) < 0.5
         self.mask[:, :, 0] |= ~self.mask.any(dim=2)  # theirs looks at everything where it may look at nothing
         self.targets = torch.stack([torch.randperm(T, generator=rng)[:P] for _ in range(B)])
+        self.ids[1, 1, :padding] = PAD
+        self.mask[1, :, padding] = True
+        self.targets[1] = padding + torch.randperm(T - padding, generator=rng)[:P] if padding else self.targets[1]
+        self.real = self.ids[1] != PAD
 
     def turned(self, theirs: dict[str, Tensor]) -> dict[str, Tensor]:
         named = {plain(name, XLNET.prefix): tensor for name, tensor in theirs.items() if name != "lm_loss.weight"}
@@ -48,31 +53,36 @@ class Twins:
 
     def both(self, memory: bool, two: bool) -> tuple[Any, Any, Tensor]:
         """What theirs and ours say to the second window, after the first if they have a memory; our streams."""
-        theirs, ours = {}, {}
+        theirs, ours = {"attention_mask": self.real.float()}, {}
         if memory:
             theirs["mems"], ours["state"] = self.theirs(self.ids[0]).mems, self.ours(self.ids[0]).state
         if two:
             theirs |= {"perm_mask": (~self.mask).float(),
                        "target_mapping": torch.nn.functional.one_hot(self.targets, T).float()}  # fmt: skip
-            ours |= {"mask": self.mask, "targets": self.targets}
+            ours |= {"mask": self.mask & self.real[:, None], "targets": self.targets}
         theirs = self.theirs(self.ids[1], token_type_ids=self.segments, output_hidden_states=True, **theirs)
         ours |= {"segments": self.segments}
         return theirs, self.ours(self.ids[1], **ours), self.ours.encode(self.ids[1], **ours)
 
 
-def furthest(theirs: Any, ours: Any, whole: Tensor, two: bool) -> float:
-    """Over the last hidden states of both streams, the logits, and what is remembered."""
+def furthest(theirs: Any, ours: Any, whole: Tensor, two: bool, real: Tensor) -> float:
+    """Over the last hidden states of both streams, the logits, and what is remembered, all of real tokens (B, T)."""
     last = torch.cat(theirs.hidden_states[-2:], dim=1) if two else theirs.hidden_states[-1]
-    pairs = [(whole, last), (ours.hidden, theirs.hidden_states[-1]), (ours.logits, theirs.logits)]
-    pairs += [(mine, other.transpose(0, 1)) for mine, other in zip(ours.state, theirs.mems, strict=True)]
-    assert all(mine.shape == other.shape for mine, other in pairs)
-    return max(float((mine - other).detach().abs().max()) for mine, other in pairs)
+    said = torch.ones(B, P, dtype=torch.bool) if two else real
+    pairs = [(whole, last, torch.cat((real, said), dim=1) if two else real)]
+    pairs += [(ours.hidden, theirs.hidden_states[-1], said), (ours.logits, theirs.logits, said)]
+    for mine, other in zip(ours.state, theirs.mems, strict=True):
+        pairs.append((mine, other.transpose(0, 1), real[:, -mine.size(1) :]))
+    assert all(mine.shape == other.shape for mine, other, _ in pairs)
+    return max(float((mine - other)[rows].detach().abs().max()) for mine, other, rows in pairs)
 
 
+@pytest.mark.parametrize("padding", [0, 5])
 @pytest.mark.parametrize("memory", [False, True])
 @pytest.mark.parametrize("two", [False, True])
-def test_both_streams_and_the_memory(memory: bool, two: bool) -> None:
-    assert furthest(*Twins().both(memory, two), two) <= 1e-5
+def test_both_streams_and_the_memory(memory: bool, two: bool, padding: int) -> None:
+    twins = Twins(padding)
+    assert furthest(*twins.both(memory, two), two, twins.real) <= 1e-5
 
 
 @pytest.mark.parametrize("memory", [False, True])
@@ -100,7 +110,7 @@ def test_one_weight_with_another_sign_is_found(name: str) -> None:
     twins = Twins()
     with torch.no_grad():
         twins.ours.get_parameter(name).flatten()[0] *= -1
-    assert furthest(*twins.both(True, True), True) > 1e-5
+    assert furthest(*twins.both(True, True), True, twins.real) > 1e-5
 
 
 def test_with_the_last_token_asked_for_it_is_an_ordinary_language_model() -> None:

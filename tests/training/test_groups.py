@@ -34,6 +34,19 @@ def test_layers_are_counted_from_below() -> None:
     assert found == [{name for name in names.values() if level_of(name) == level} for level in range(5)]
 
 
+@pytest.mark.parametrize(("name", "position"), [("xlnet", "transformer_xl"), ("gpt2", "shaw")])
+def test_positions_that_are_a_layers_own_learn_with_it(name: str, position: str) -> None:
+    model = tiny_model(name, layers=3, position=position)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    found = [{names[id(parameter)] for parameter in layer} for layer in layers(model)]
+    [stack] = {name.split(".")[0] for name in names.values() if ".blocks." in name}
+    for i in range(3):
+        assert found[1 + i] == {
+            name for name in names.values() if name.startswith((f"{stack}.blocks.{i}.", f"{stack}.positions.{i}."))
+        }
+        assert any("positions" in name for name in found[1 + i])
+
+
 @pytest.mark.parametrize(
     ("patterns", "frozen"),
     [

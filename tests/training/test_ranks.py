@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import tomllib
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from kit import write_tsv
-from processes import finish, share, start_each, start_ranks, together
+from corpora import CORPORA
+from kit import tiny_model, write_tsv
+from processes import finish, share, start_each, start_ranks, together, train_apart
 from qkv.config import merge
 from qkv.data import Buckets, Mixture, Place, RowsInMemory, Stream, Windows
 from qkv.errors import InputError
+from qkv.layers.heads import BatchNorm
+from qkv.tasks import TASKS
 from qkv.training.ranks import ALONE, Ranks
 from qkv.training.settings import TrainingConfig
 
-TEXT = "two dogs play in the snow and a man rides a red bicycle over the hill . " * 60
+NOT_ALIKE = "the run's settings and data are not the same on all ranks; give each the same files and the same command"
 
 
 def train(count: int, out: Path, *files: Path, **settings: Any) -> dict[str, torch.Tensor]:
@@ -56,6 +61,12 @@ def different(some: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) ->
     return [name for name in some if not torch.equal(some[name], others[name])]
 
 
+def far(some: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> float:
+    """How far the most different numbers are apart."""
+    assert some.keys() == others.keys()
+    return max(float((some[name].double() - others[name].double()).abs().max()) for name in some)
+
+
 @pytest.fixture(scope="module")
 def asked(small: dict[str, Any]) -> dict[str, Any]:
     """Everything random takes part: dropout, averages; two batches in each step."""
@@ -76,9 +87,18 @@ def test_ranks_that_each_keep_a_share_of_the_model_end_in_the_weights_of_one(
     shared = merge(asked, {"training": {"shard": True}})
     train(2, tmp_path / "shares", corpus, **merge(shared, {"training": {"steps": 8}}))
     both = train(2, tmp_path / "shares", corpus, **shared)
-    assert both.keys() == alone.keys()
-    far = {name: float((both[name] - alone[name]).abs().max()) for name in alone}
-    assert max(far.values()) < 1e-4, max(far.items(), key=lambda pair: pair[1])
+    assert far(both, alone) < 1e-4
+    assert figures(tmp_path / "shares")[-1]["loss"] == pytest.approx(figures(tmp_path / "alone")[-1]["loss"], abs=1e-4)
+
+
+def test_so_does_a_classifier_that_is_shared_out(tmp_path: Path) -> None:
+    tiny = CORPORA["classify"]
+    sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "layers": 1, "dropout": 0.2, "max_length": 64}
+    settings = {"task": "classify", "architecture": "bert", **tiny.settings(steps=6, accumulate=2, validate_every=3)}
+    settings, file = {**settings, "model": sizes}, tiny.write(tmp_path)
+    alone = train(1, tmp_path / "alone", file, **settings)
+    both = train(2, tmp_path / "shares", file, **merge(settings, {"training": {"shard": True}}))
+    assert far(both, alone) < 1e-4
     assert figures(tmp_path / "shares")[-1]["loss"] == pytest.approx(figures(tmp_path / "alone")[-1]["loss"], abs=1e-4)
 
 
@@ -95,40 +115,30 @@ def test_two_ranks_end_in_the_weights_of_one_to_the_bit(
     assert {"loss", "bleu"} < validations[0][-1].keys()
 
 
-TASKS: dict[str, Any] = {
-    "language_model": {"architecture": "gpt2", "data": {"window": 16}},
-    "fill": {"architecture": "bert", "data": {"window": 16}},
-    "classify": {"architecture": "bert", "data": {"max_length": 16}},
-}
-
-
 @pytest.mark.parametrize("task", TASKS)
-def test_so_do_those_of_other_tasks(task: str, tmp_path: Path) -> None:
-    lines = [f"{('good', 'bad')[i % 2]}\t{TEXT[i : i + 40].strip()}\n" for i in range(60)]
-    file = tmp_path / ("texts.tsv" if task == "classify" else "text.txt")
-    file.write_text("".join(lines) if task == "classify" else TEXT)
-    sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2, "layers": 1, "dropout": 0.2, "max_length": 16}
-    training = {"steps": 10, "accumulate": 2, "threads": 1, "precision": "float32", "validate_every": 5}
-    shared = {"task": task, "model": sizes, "data": {"vocab_size": 300, "batch_tokens": 64}, "training": training}
-    settings = merge(shared, TASKS[task])
+def test_so_do_those_of_every_task(task: str, tmp_path: Path) -> None:
+    tiny = CORPORA[task]
+    how = {"accumulate": 2, "validate_every": 3, "average": "running(decay=0.9)"}
+    settings, file = {"task": task, **tiny.settings(steps=6, **how)}, tiny.write(tmp_path)
     alone, both = (train(count, tmp_path / str(count), file, **settings) for count in (1, 2))
     assert different(alone, both) == []
     assert figures(tmp_path / "1") == figures(tmp_path / "2") != []
 
 
-def test_three_ranks_differ_by_rounding_alone(corpus: Path, asked: dict[str, Any], tmp_path: Path) -> None:
-    settings = merge(asked, {"training": {"accumulate": 3, "steps": 8}})
-    alone, three = (train(count, tmp_path / str(count), corpus, **settings) for count in (1, 3))
-    for name, value in alone.items():
-        assert torch.allclose(value.float(), three[name].float(), atol=1e-5), name
+@pytest.mark.parametrize("count", [3, 4])
+def test_more_ranks_differ_by_rounding_alone(corpus: Path, asked: dict[str, Any], count: int, tmp_path: Path) -> None:
+    settings = merge(asked, {"training": {"accumulate": count, "steps": 8}})
+    alone, several = (train(number, tmp_path / str(number), corpus, **settings) for number in (1, count))
+    assert far(alone, several) < 1e-5
 
 
 def test_a_run_goes_on_with_another_number_of_ranks(corpus: Path, asked: dict[str, Any], tmp_path: Path) -> None:
-    whole = train(1, tmp_path / "whole", corpus, **asked)
-    for first, then in ((2, 1), (1, 2)):
-        out = tmp_path / f"{first}-{then}"
-        train(first, out, corpus, **merge(asked, {"training": {"steps": 9}}))
-        assert different(train(then, out, corpus, **asked), whole) == []
+    for first, then, accumulate in ((2, 1, 2), (1, 2, 2), (2, 3, 6)):
+        how = merge(asked, {"training": {"accumulate": accumulate}})
+        whole, out = train(1, tmp_path / f"whole-{accumulate}", corpus, **how), tmp_path / f"{first}-{then}"
+        train(first, out, corpus, **merge(how, {"training": {"steps": 9}}))
+        found = train(then, out, corpus, **how)
+        assert far(found, whole) < 1e-5 if accumulate > 2 else different(found, whole) == []
 
 
 def test_work_is_shared_out_and_all_have_all_of_it(tmp_path: Path) -> None:
@@ -171,6 +181,10 @@ def test_what_ranks_cannot_share_is_refused() -> None:
             TrainingConfig(shard=True, **other)
     with pytest.raises(InputError, match=r"3 ranks share the batches of a step, and training\.accumulate is 2"):
         Ranks(0, 3).check(torch.nn.Linear(1, 1), streams(1)[0], 2)
+    for model, why in ((tiny_model("transformer", attention="hard"), "hard attention keeps a moving baseline"),
+                       (BatchNorm(3), "batch norm .* keeps moving means")):  # fmt: skip
+        with pytest.raises(InputError, match=why):
+            Ranks(0, 2).check(model, streams(1)[0], 2)
     carried = Windows(RowsInMemory([[[*range(5, 205)]]]), length=9, batch=2, seed=1, carry=True)
     for stream in (carried, Mixture([carried, streams(1)[0]], seed=1)):
         with pytest.raises(InputError, match="goes on from window to window"):
@@ -181,13 +195,15 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 ONE_HOST = ["--standalone", "--nproc-per-node", "2", "--max-restarts", "2"]
 
 
-def command(out: Path, corpus: Path, *more: str, accumulate: int = 2, by: Any = (sys.executable,)) -> list[str]:
+def command(
+    out: Path, corpus: Path, *more: str, accumulate: int = 2, steps: int = 30, by: Any = (sys.executable,)
+) -> list[str]:
     return [
         *by, "-m", "qkv", "train", str(corpus), "--from", "en", "--to", "ne", "--out", str(out),
         "--data.vocab-size", "340", "--data.batch-tokens", "100", "--model.d-model", "16", "--model.n-heads", "2",
         "--model.d-ff", "32", "--training.threads", "1", "--training.precision", "float32",
         "--training.accumulate", str(accumulate), "--training.checkpoint-steps", "5", "--training.validate-every", "30",
-        "--training.bleu-sentences", "1", "--steps", "30", *more,
+        "--training.bleu-sentences", "1", "--steps", str(steps), *more,
     ]  # fmt: skip
 
 
@@ -235,18 +251,81 @@ def test_a_rank_that_is_killed_comes_back_and_all_ends_the_same(
     assert different(undisturbed, tensors(out)) == []
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the ranks of a command in /proc")
-def test_sigterm_saves_once_and_the_same_command_goes_on(corpus: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_saves_once_and_the_same_command_goes_on_to_the_same_end(
+    corpus: Path, undisturbed: dict[str, torch.Tensor], number: int, tmp_path: Path
+) -> None:
+    """SIGTERM reaches the command alone; Ctrl-C reaches all processes of a terminal."""
     out = tmp_path / "stopped"
-    process = subprocess.Popen(command(out, corpus, "--ranks", "2"), stderr=subprocess.PIPE, text=True)
+    asked = command(out, corpus, "--ranks", "2")
+    process = subprocess.Popen(asked, stderr=subprocess.PIPE, text=True, start_new_session=True)
     wait_for(process, lambda: saved(out) > 0)
-    process.terminate()
+    if number == signal.SIGTERM:
+        process.terminate()
+    else:
+        os.killpg(process.pid, number)
     _, said = process.communicate(timeout=240)
     assert process.returncode == 130
+    assert said.count("all saved; the same command goes on from here") == 1
     assert "Traceback" not in said
-    again = subprocess.run(command(out, corpus, "--ranks", "2"), capture_output=True, text=True, timeout=240)
+    log = (out / "training" / "log.jsonl").read_text().splitlines()
+    newest = max(int(one.name.removeprefix("step-")) for one in (out / "training" / "checkpoints").glob("step-*"))
+    assert newest == max(json.loads(line).get("step", 0) for line in log)
+    again = subprocess.run(asked, capture_output=True, text=True, timeout=240)
     assert again.returncode == 0, again.stderr
     assert "going on from step" in again.stderr
+    assert different(undisturbed, tensors(out)) == []
+
+
+def test_who_asks_for_no_batches_has_those_of_one_process_shared_out(corpus: Path, tmp_path: Path) -> None:
+    """So that `--ranks 2` is all that is needed; and the same command goes on."""
+    written = {}
+    for name, ranks in (("both", ["--ranks", "2"]), ("alone", [])):
+        asked = command(tmp_path / name, corpus, *ranks)
+        for flag in ("--data.batch-tokens", "--training.accumulate", "--steps"):
+            del asked[asked.index(flag) : asked.index(flag) + 2]
+        for steps in ("3", "4"):
+            done = subprocess.run([*asked, "--steps", steps], capture_output=True, text=True, timeout=240)
+            assert done.returncode == 0, done.stderr
+            assert done.stderr.count("tokens of a step are shared out: ") == (steps == "3" and name == "both")
+        written[name] = tomllib.loads((tmp_path / name / "training" / "recipe.toml").read_text())
+    assert [written[name]["training"]["accumulate"] for name in ("both", "alone")] == [2, 1]
+    assert 2 * written["both"]["data"]["batch_tokens"] == written["alone"]["data"]["batch_tokens"]
+
+
+def test_batches_that_are_left_out_are_those_of_one_process_and_the_end_is_said_once(
+    corpus: Path, tmp_path: Path
+) -> None:
+    """A step of two batches is bad if one of them is; both are named, whoever computed them."""
+    found = []
+    for ranks in ([], ["--ranks", "2"]):
+        out = tmp_path / str(len(ranks))
+        asked = command(out, corpus, *ranks, "--training.learning-rate", "1e38", "--training.clip", "0", steps=99)
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 1, done.stderr
+        assert done.stderr.count("batches gave a loss that is not a number") == 1
+        assert "Traceback" not in done.stderr
+        events = map(json.loads, (out / "training" / "log.jsonl").read_text().splitlines())
+        found.append([[one[key] for key in ("step", "rows", "count")] for one in events if one["event"] == "bad"])
+    assert found[0] == found[1] != []
+
+
+def test_ranks_that_do_not_hold_the_same_are_refused(corpus: Path, asked: dict[str, Any], tmp_path: Path) -> None:
+    """As on two hosts, each with a folder of its own, of which one is left of another run."""
+    train(1, tmp_path / "1", corpus, **merge(asked, {"data": {"seed": 2}, "training": {"steps": 1}}))
+    for own, sentence in (({}, NOT_ALIKE), ({"seed": 1}, "rank 1 cannot take part: this run began with data.seed = 2")):
+        processes = start_each(2, train_apart, tmp_path, corpus, **merge(asked, {"data": own}))
+        assert [finish(process) for process in processes] == [0, 1]
+        assert (tmp_path / "said.txt").read_text().startswith(sentence)
+
+
+def test_ranks_with_other_limits_are_refused(corpus: Path, asked: dict[str, Any], tmp_path: Path) -> None:
+    """A run that goes on may have others; but one rank would stop before another does."""
+    train(1, tmp_path / "0", corpus, **merge(asked, {"training": {"steps": 1}}))
+    shutil.copytree(tmp_path / "0", tmp_path / "1")
+    processes = start_each(2, train_apart, tmp_path, corpus, steps_of=[4, 5], **asked)
+    assert [finish(process) for process in processes] == [0, 1]
+    assert (tmp_path / "said.txt").read_text() == NOT_ALIKE
 
 
 def test_a_refusal_is_said_once(corpus: Path, tmp_path: Path) -> None:

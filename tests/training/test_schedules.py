@@ -21,6 +21,7 @@ POINTS = [
     ("inverse_square_root", 4000, 0.0, 1.0),
     ("inverse_square_root", 16_000, 0.0, 0.5),
     ("linear(warmup=10)", 5, 0.0, 0.5),
+    ("linear(warmup=10)", 5, 0.25, 0.375),
     ("linear(warmup=10)", 10, 0.0, 1.0),
     ("linear(warmup=10)", 50, 0.25, 0.75),
     ("linear(warmup=10, floor=0.1)", 99, 1.0, 0.1),

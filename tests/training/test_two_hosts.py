@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from kit import some_pairs, write_tsv
 
 HOSTS = {"qkv-one": "10.77.13.1", "qkv-two": "10.77.13.2"}
-STEPS = 100
+STEPS = 40
 
 
 def run(*command: str) -> None:
@@ -96,7 +96,6 @@ def weights(out: Path) -> dict[str, torch.Tensor]:
     return load_file(max((out / "training" / "checkpoints").glob("step-*")) / "model.safetensors")
 
 
-@pytest.mark.slow
 def test_a_host_dies_and_comes_back_and_the_weights_are_those_of_one_process(network: None, tmp_path: Path) -> None:
     corpus = write_tsv(tmp_path / "pairs.tsv", some_pairs(200))
     alone, out = tmp_path / "alone", tmp_path / "both"

@@ -49,7 +49,8 @@ def unified(segments: Tensor) -> Tensor:
     """
     place = torch.arange(segments.size(-1), device=segments.device)
     forwards = prefix((segments != LEFT_TO_RIGHT) & (segments != TARGET))
-    return torch.where((segments == RIGHT_TO_LEFT)[..., None], place[:, None] <= place, forwards)
+    is_backwards = (segments == RIGHT_TO_LEFT)[..., None]
+    return is_backwards & (place[:, None] <= place) | ~is_backwards & forwards  # ONNX has no `where` of booleans
 
 
 def permuted(rank: Tensor, *, sees_itself: bool = True) -> Tensor:

@@ -48,7 +48,7 @@ def part_of(shard: str | None, text: tuple[str, ...], output: Path | None, model
         raise InputError(
             "--shard is for the lines of a file, and each part has a file of its own; name both, the latter with -o"
         )
-    made_of = [Path(text[0]), *model.glob("*.safetensors")]
+    made_of = [Path(text[0]), *model.glob("*.safetensors"), *model.glob("*.qkv")]
     if output.is_file() and output.stat().st_mtime >= max(path.stat().st_mtime for path in made_of):
         print(f"{output} is there already: left as it is; delete it to have it made again", file=sys.stderr)
         return None

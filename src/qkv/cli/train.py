@@ -92,7 +92,7 @@ def train(
       qkv train pairs.tmx --from en --to de --architecture recurrent
       qkv train book.txt more/*.txt --out lm
       qkv train reviews.tsv --task classify --start lm --out critic
-      qkv train pairs.tmx --from en --to de --ranks 2 --training.accumulate 2
+      qkv train pairs.tmx --from en --to de --ranks 2
 
     Args:
       files: Files of pairs (tsv, csv, jsonl, tmx, xliff, po), or a source and a target file; or plain text for a
@@ -109,7 +109,7 @@ def train(
       steps: Stop after so many steps.
       seed: Decides the order of batches, the first weights and dropout.
       device: auto, cpu, cuda or mps.
-      ranks: Processes that share each step on this machine; training.accumulate must be a multiple of it.
+      ranks: Processes that share each step on this machine.
       workers: Processes that encode a large corpus before training begins; as many as there are cores unless given.
     """
     if ranks < 1:

@@ -43,7 +43,7 @@ class Windows(Stream):
         return len(self.text)
 
     def count(self, epoch: int) -> int:
-        return -(-len(self._starts(epoch)) // self.batch)
+        return -(-len(self._lane(epoch)) * (self.batch if self.carry else 1) // self.batch)
 
     def largest(self) -> Batch:
         return self._batch(self._starts(0)[: self.batch])
@@ -77,14 +77,24 @@ class Windows(Stream):
         if len(whole) < len(starts):
             yield self._batch(starts[-1:], len(self.text) - 1 - int(starts[-1]))
 
+    @property
+    def _spare(self) -> int:
+        """Tokens of the text, or with `carry` of a lane, that another one stands behind."""
+        return (len(self.text) - 1) // (self.batch if self.carry else 1)
+
+    def _lane(self, epoch: int) -> range:
+        """Where the windows of an epoch begin, in the text or in each lane: counted, for it is asked at every step."""
+        last = self._spare - self.length
+        shift = int(np.random.default_rng([self.seed, epoch, 0]).integers(min(self.length, last + 1)))
+        return range(shift if epoch else 0, last + 1, self.length)
+
     def _starts(self, epoch: int) -> Ints:
         """Where the windows of an epoch begin; with `carry` in the order of the batches, lane by lane."""
-        spare = len(self.text) - 1 if not self.carry else (len(self.text) - 1) // self.batch
-        shift = int(np.random.default_rng([self.seed, epoch, 0]).integers(min(self.length, spare - self.length + 1)))
-        starts = np.arange(shift if epoch else 0, spare - self.length + 1, self.length)
+        lane = self._lane(epoch)
+        starts = np.arange(lane.start, lane.stop, lane.step)
         if not self.carry:
             return starts
-        return (starts[:, None] + spare * np.arange(self.batch)).ravel()
+        return (starts[:, None] + self._spare * np.arange(self.batch)).ravel()
 
     def _batch(self, starts: Ints, length: int = 0, begins: bool = True) -> Batch:
         length = (length or self.length) + 1

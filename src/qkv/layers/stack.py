@@ -169,6 +169,12 @@ class Stack(nn.Module):
         """The one that touches the embeddings."""
         return self.positions[0]  # type: ignore[return-value]
 
+    def layers(self) -> list[nn.Module]:
+        """The blocks, each with its tables of positions where these are its own."""
+        if not self.position.per_layer:
+            return [*self.blocks]
+        return [nn.ModuleList(own) for own in zip(self.blocks, self.positions, strict=True)]
+
     def refuse_trees(self, given: str) -> None:
         """For a model whose examples, `given`, have no dependency trees."""
         if self.position.needs_tree:

@@ -67,10 +67,12 @@ class UniLM(Bert, SequenceToSequence):
         return {"mask_id": tokenizer.special("<mask>")}
 
     def encode(self, ids: Tensor, *, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """A `mask` of pairs (B, T, S) takes the place of what the segments say."""
-        x = self.tokens(ids, segments)
-        is_told = segments is not None and (mask is None or mask.dim() == 2) and bool((segments > 1).any())
-        return self.read(x, ids, mask, unified(segments) if is_told and segments is not None else None)
+        """A `mask` of pairs (B, T, S) takes the place of what the segments say. Those of BERT, 0 and 1, say nothing;
+        but a graph that is traced is for all."""
+        x, ways, is_pairs = self.tokens(ids, segments), None, mask is not None and mask.dim() == 3
+        if segments is not None and not is_pairs and (torch.jit.is_tracing() or bool((segments > 1).any())):
+            ways = unified(segments)
+        return self.read(x, ids, mask, ways)
 
     # -- writing -------------------------------------------------------------------------------------------------
 

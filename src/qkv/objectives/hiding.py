@@ -122,8 +122,9 @@ def grams(free: Flags, starts: Flags, budget: Ints, draw: Draw, *, k: int, by_pi
     in a context of k n tokens, of which no word is taken that does not fit; what is left then of `budget` (B,) is
     hidden anywhere. A span ends before a special token.
 
-    `by_piece` counts n in pieces, so that a span may end within a word: the authors' sampler looks for the beginnings
-    of words where the span begins, and not where it ends.
+    `by_piece` is the authors' sampler: it counts n in pieces, so that a span may end within a word, for it looks for
+    the beginnings of words where the span begins, and not where it ends; and it stops at a span that reaches the end of
+    the text.
     """
     length = free.shape[1]
     edges = [[*np.flatnonzero(row).tolist(), length] for row in starts]  # where words begin; word i ends at edges[i]
@@ -138,6 +139,8 @@ def grams(free: Flags, starts: Flags, budget: Ints, draw: Draw, *, k: int, by_pi
             n = min(n, left)
             before = int(share * k * n)
             if not left or at + before >= length or (first := begins[row][at + before]) == length:
+                break
+            if by_piece and first + n >= length:
                 break
             ends = range(first + 1, first + n + 1) if by_piece else edges[row][word[row][first] :][:n]
             most = min(first + left, barred[row][first])

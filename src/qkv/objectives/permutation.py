@@ -30,7 +30,8 @@ class PermutationLM(Usual):
     no more than each other (the authors' code). Nothing becomes <mask>.
 
     Differs: half of the authors' targets are in what the next row reads again, and half in the rest; here all are drawn
-    from the whole text, and the next window goes on behind it. Half of their rows are read backwards, by places that
+    from the whole text, and the next window goes on behind it. What they read again sees nothing of the rest; here all
+    that is not asked for is seen by all. Half of their rows are read backwards, by places that
     count down (bi_data); here all are read as they stand.
     """
 

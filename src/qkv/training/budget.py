@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -41,7 +41,8 @@ class Tried:
         self.task, self.settings, self.corpus, self.model, self.ranks = task, settings, corpus, model, ranks
         self.asked = objective(settings.objective).knowing(corpus.tokenizer, model.inputs()).with_model(model)
         hooks = Hooks(lambda model: {}, lambda model, path: None, lambda event: None, out)
-        self.trainer = Trainer(model, self.asked, task.stream(corpus.train), settings.training, hooks)
+        alone = replace(settings.training, shard=False)  # whose steps take about as long
+        self.trainer = Trainer(model, self.asked, task.stream(corpus.train), alone, hooks)
 
     def step(self) -> float:
         """Seconds of a step."""

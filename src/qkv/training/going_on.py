@@ -46,13 +46,25 @@ def resumed(folder: RunFolder, asked: Tree, where: str) -> tuple[Settings, Corpu
 
 def told(settings: Settings) -> Tree:
     """The settings that may not change, by their dotted names; options of an objective too, unless it is a sum."""
-    flat: Tree = {}
-    for name, value in vars(settings).items():
-        flat |= {f"{name}.{key}": one for key, one in vars(value).items()} if is_dataclass(value) else {name: value}
+    found = flat(settings)
     with suppress(InputError):
-        flat["objective"], options = parse_call(settings.objective)
-        flat |= {f"objective.{key}": value for key, value in options.items()}
-    return {key: value for key, value in flat.items() if key not in FREE}
+        found["objective"], options = parse_call(settings.objective)
+        found |= {f"objective.{key}": value for key, value in options.items()}
+    return {key: value for key, value in found.items() if key not in FREE}
+
+
+def alike(settings: Settings) -> list[tuple[str, Any]]:
+    """The settings that all ranks of a run must share: all but what each computes on."""
+    own = {f"training.{name}" for name in IDLE if name != "shard"}
+    return sorted((key, value) for key, value in flat(settings).items() if key not in own)
+
+
+def flat(settings: Settings) -> Tree:
+    """All settings by their dotted names."""
+    found: Tree = {}
+    for name, value in vars(settings).items():
+        found |= {f"{name}.{key}": one for key, one in vars(value).items()} if is_dataclass(value) else {name: value}
+    return found
 
 
 def changed(name: str, before: Any, now: Any) -> InputError:

@@ -39,11 +39,16 @@ def freeze(model: nn.Module, patterns: str) -> None:
 
 
 def layers(model: nn.Module) -> list[list[nn.Parameter]]:
-    """The parameters from below: tables of tokens and positions, each block or recurrent layer, and what stands on
-    them."""
-    tables = nn.ModuleList(module for module in model.modules() if isinstance(module, TABLES))
-    stacks = [module for module in model.modules() if isinstance(module, Stack | Recurrence)]
-    blocks = [block for stack in stacks for block in ([stack] if isinstance(stack, Recurrence) else stack.blocks)]
+    """The parameters from below: tables of tokens and positions, each block, with the tables of positions that are its
+    own, or recurrent layer, and what stands on them."""
+    blocks: list[nn.Module] = []
+    for module in model.modules():
+        if isinstance(module, Recurrence):
+            blocks.append(module)
+        elif isinstance(module, Stack):
+            blocks += module.layers()
+    own = {part for block in blocks for part in block.modules()}
+    tables = nn.ModuleList(part for part in model.modules() if isinstance(part, TABLES) and part not in own)
     found, seen = list[list[nn.Parameter]](), set[int]()
     for part in (tables, *blocks, model):
         found.append([p for p in part.parameters() if id(p) not in seen])

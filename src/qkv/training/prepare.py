@@ -126,6 +126,17 @@ def chosen(asked: Tree, survey: Survey, where: str) -> Tree:
     return merge({"task": kind.name}, kind.defaults, suited, asked)
 
 
+def shared_out(tree: Tree, asked: Tree, ranks: int, display: Display, where: str) -> Tree:
+    """A batch for each rank in each step, together as large as the one of one process; unless a person has asked for
+    either, who decides."""
+    if "accumulate" in asked.get("training", {}) or "batch_tokens" in asked.get("data", {}):
+        return tree
+    data: Any = task(tree, where).data
+    own = max(1, data.batch_tokens // ranks)
+    display.say(f"the {data.batch_tokens:,} tokens of a step are shared out: {own:,} for each of {ranks} ranks")
+    return merge(tree, {"training": {"accumulate": ranks}, "data": {"batch_tokens": own}})
+
+
 def learned(task: Task, survey: Survey, known: Tokenizer | None, display: Display) -> Tokenizer:
     """The sub-words, and from how much they are learned if that is not everything."""
     if known is None and not task.data.tokenizer.endswith(".json") and len(survey.sample) < len(survey.train):

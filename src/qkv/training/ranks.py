@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from qkv.attention.hard import Hard
 from qkv.data import Stream
 from qkv.errors import InputError
+from qkv.layers.heads import BatchNorm
 
 PATIENCE = timedelta(days=1)  # while the first prepares a corpus or validates, the others wait
 
@@ -54,6 +55,8 @@ class Ranks:
 
     def gather(self, own: Any) -> list[Any]:
         """What each rank has, as far as JSON can hold it: collectives of objects would read pickles."""
+        if self.count == 1:
+            return [own]
         data = torch.frombuffer(bytearray(json.dumps(own).encode()), dtype=torch.uint8)
         sizes = [*map(int, self.sum(*((len(data) if i == self.number else 0) for i in range(self.count))))]
         padded = torch.cat([data, data.new_zeros(max(sizes) - len(data))])
@@ -128,6 +131,11 @@ class Ranks:
             self.refuse(
                 "hard attention keeps a moving baseline of the batches in their order, which ranks do not share; "
                 "train it in one process, or choose another attention"
+            )
+        if any(isinstance(module, BatchNorm) for module in model.modules()):
+            self.refuse(
+                "a head with batch norm (concat_classes) keeps moving means of the batches that it reads, which ranks "
+                "do not share; train it in one process, or choose another --data.head"
             )
         if batches.carry:
             self.refuse(

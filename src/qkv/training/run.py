@@ -187,12 +187,18 @@ class Run:
     def ready(self) -> tuple[Settings, Corpus, Model]:
         """Settings, data and the first weights; the first rank makes what the others then open."""
         if self.ranks.is_first:
-            found = self.resumed() if self.goes_on else self.prepared()
+            found, refusal = self.resumed() if self.goes_on else self.prepared(), ""
             self.ranks.wait()
         else:
             self.ranks.wait()
-            found = self.resumed()
-        seen = self.folder.recipe.read_bytes() + repr(sorted(found[1].digests.items())).encode()
+            try:
+                found, refusal = self.resumed(), ""
+            except InputError as error:
+                refusal = str(error)
+        for number, sentence in enumerate(self.ranks.gather(refusal)):
+            if sentence:
+                self.ranks.refuse(f"rank {number} cannot take part: {sentence}")
+        seen = repr((going_on.alike(found[0]), sorted(found[1].digests.items()))).encode()
         self.ranks.check_alike("the run's settings and data are", blake2b(seen).hexdigest())
         return found
 
@@ -233,6 +239,8 @@ class Run:
         """Read, examine and encode the files; choose what was not given."""
         survey = prepare.read(asked, self.memory, self.out, self.display, self.where)
         tree = prepare.chosen(asked, survey, self.where)
+        if self.ranks.count > 1:
+            tree = prepare.shared_out(tree, asked, self.ranks.count, self.display, self.where)
         task = prepare.task(tree, self.where)
         tokenizer = prepare.learned(task, survey, prepare.words_of(self.starts), self.display)
         facts = task.facts(survey, tokenizer)

@@ -28,7 +28,8 @@ def inverse_square_root(*, warmup: int = 4000) -> Schedule:
 
 
 def linear(*, warmup: int = 400, floor: float = 0.0) -> Schedule:
-    """Linear warm-up, then a straight line to `floor` at the end of the run (BERT); needs a run with an end."""
+    """Linear warm-up times a straight line to `floor` at the end of the run; needs a run with an end. As in GPT's code,
+    the line falls while it warms up, too; BERT's begins behind, which differs by warmup / steps at most."""
     return lambda step, progress: warm(step, warmup) * max(floor, 1 - progress)
 
 

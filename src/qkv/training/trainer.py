@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from qkv.config import build
 from qkv.data import Batch, Place, Stream, generator, seeds
 from qkv.device import choose_device, choose_precision
-from qkv.errors import InputError
 from qkv.evaluation import FIGURES, better
 from qkv.folder import RunFolder, fill
 from qkv.layers import Stack
@@ -168,11 +167,12 @@ class Trainer:
         """A loss or gradient that is not a number: leave the batch out, name it, go back if it keeps happening."""
         self.now.bad += 1
         self.now.bad_in_a_row += 1
-        rows = [row for batch, _ in batches for row in batch.rows.tolist()]
+        every = self.ranks.gather([batch.rows.tolist() for batch, _ in batches])
+        rows = [row for turn in zip(*every, strict=True) for batch in turn for row in batch]  # in the stream's order
         self.carrying = Carrying()  # what such a batch has left
         self.report({"event": "bad", "step": self.now.step, "rows": rows, "count": self.now.bad})
         if self.now.bad >= BAD_AT_MOST:
-            raise InputError(
+            self.ranks.refuse(
                 f"{self.now.bad} batches gave a loss that is not a number; the last good weights are in {self.folder}; "
                 "begin anew with --restart and a lower --training.learning-rate, or --training.precision float32"
             )
@@ -224,7 +224,7 @@ class Trainer:
                 figures = self.hooks.validate(self.model)
             if self.c.best_by not in figures:
                 known = ", ".join(sorted(figures.keys() & FIGURES.keys()))
-                raise InputError(f"this objective measures no {self.c.best_by}; --restart with best_by of: {known}")
+                self.ranks.refuse(f"this objective measures no {self.c.best_by}; --restart with best_by of: {known}")
             value = self.ranks.first(better(self.c.best_by, figures[self.c.best_by]))
             is_best = value > (-math.inf if self.now.best is None else self.now.best)  # never, if not a number
             self.now.stale += 1
