@@ -2,15 +2,18 @@
 
     python benchmarks/long.py --rounds 5
     python benchmarks/long.py --lengths 2048 4096 --causal
+    python benchmarks/long.py --lengths 1024 4096 --models
 
 Each reads one text forward and backward, from q, k and v to their gradients: no projections. All take turns, round by
 round, on as many threads as are given. The peer is transformers' BigBird with the same blocks. Megabytes are counted as
 tensors come and go, beside q, k and v; `plain` is attention by its own formula, which makes the n x n matrix: up to
-4,096 tokens.
+4,096 tokens. `--models` has whole steps of training in place of attentions alone: a BERT of four layers, which finds
+hidden words of one text with each of them.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
@@ -19,11 +22,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from apart import batch_of, own_step
+from corpus import whole_vocabulary
 from figures import arguments, by_turns, show, spread, table, times_as_fast
 from machine import facts
 from qkv.attention import build_attention
 from qkv.look.cost import Meter
-from qkv.models import TransformerConfig
+from qkv.models import Bert, BertConfig, TransformerConfig
+from qkv.objectives import MaskedLM
 from qkv.positions import Places
 
 LENGTHS = [2048, 4096, 8192, 16384]
@@ -32,7 +38,11 @@ OURS = {
     False: ["window(radius=256)", "bigbird(block=64)", "linformer(k=256)", "memory_compressed(factor=3)"],
     True: ["window(radius=256)", "local(block=256)", "memory_compressed(factor=3)"],
 }
-LONGEST_PLAIN = 4096
+MODELS = {
+    FUSED: "scaled_dot",
+    **{one: one for one in ("window(radius=256)", "bigbird(block=32, random=3)", "linformer(k=256, share='kv')")},
+}
+LONGEST_PLAIN, VOCABULARY = 4096, 8000
 
 Rows = list[dict[str, Any]]
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -95,12 +105,28 @@ def measure(length: int, asked: argparse.Namespace) -> Rows:
         attends[PEER] = peer(length, width, heads)
     if length <= LONGEST_PLAIN:
         attends[PLAIN] = plain(length, width, heads, asked.causal)
-    runs, size = {name: run(attend, given) for name, attend in attends.items()}, {}
+    return figures_of({name: run(attend, given) for name, attend in attends.items()}, length, asked.rounds)
+
+
+def measure_models(length: int, asked: argparse.Namespace) -> Rows:
+    objective = MaskedLM().knowing(whole_vocabulary(VOCABULARY, ("<mask>",)))
+    batch, runs = batch_of(torch.randint(5, VOCABULARY, (1, length))), {}
+    for name, spec in MODELS.items():
+        c = BertConfig(
+            layers=4, d_model=asked.width, n_heads=asked.heads, vocab_size=VOCABULARY, max_length=length,
+            position="rotary", attention=spec, dropout=0.0,
+        )  # fmt: skip
+        runs[name] = partial(own_step(Bert(c), objective, batch, "float32"), batch)
+    return figures_of(runs, length, asked.rounds)
+
+
+def figures_of(runs: Mapping[str, Callable[[], None]], length: int, rounds: int) -> Rows:
+    size = {}
     for name, one in runs.items():  # also a first run, which is not timed
         with Meter() as watched:
             one()
         size[name] = watched.bytes / 2**20
-    seconds = by_turns(runs, asked.rounds)
+    seconds = by_turns(runs, rounds)
     return [
         {
             "length": length,
@@ -117,8 +143,9 @@ def measure(length: int, asked: argparse.Namespace) -> Rows:
 
 
 def tell(found: dict[str, Any]) -> None:
-    print(f"\n### Long texts{', causal' if found['causal'] else ''}\n")
-    print(f"Width {found['width']}, {found['heads']} heads, forward and backward; {found['rounds']} rounds, ", end="")
+    print(f"\n### Long texts{', causal' if found['causal'] else ', whole models' if found['models'] else ''}\n")
+    what = "steps of training a BERT of 4 layers" if found["models"] else "forward and backward"
+    print(f"Width {found['width']}, {found['heads']} heads, {what}; {found['rounds']} rounds, ", end="")
     print(f"{found['threads']} threads; {found['machine']}\n")
     lines = [
         [
@@ -138,10 +165,12 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--causal", action="store_true", help="no token sees what follows")
+    parser.add_argument("--models", action="store_true", help="steps of training whole models")
     asked = arguments(parser, rounds=5, threads=torch.get_num_threads(), use="for all")
     torch.set_num_threads(asked.threads)
     torch.manual_seed(0)
-    found = {**vars(asked), "machine": facts(), "rows": [row for n in asked.lengths for row in measure(n, asked)]}
+    take = measure_models if asked.models else measure
+    found = {**vars(asked), "machine": facts(), "rows": [row for n in asked.lengths for row in take(n, asked)]}
     show(found, tell, as_json=asked.json)
 
 

@@ -129,7 +129,7 @@ def chosen(asked: Tree, survey: Survey, where: str) -> Tree:
 def shared_out(tree: Tree, asked: Tree, ranks: int, display: Display, where: str) -> Tree:
     """A batch for each rank in each step, together as large as the one of one process; unless a person has asked for
     either, who decides."""
-    if "accumulate" in asked.get("training", {}) or "batch_tokens" in asked.get("data", {}):
+    if ranks == 1 or "accumulate" in asked.get("training", {}) or "batch_tokens" in asked.get("data", {}):
         return tree
     data: Any = task(tree, where).data
     own = max(1, data.batch_tokens // ranks)

@@ -113,6 +113,12 @@ class Ranks:
             raise SystemExit(1)
         raise InputError(sentence)
 
+    def refuse_if_any(self, sentence: str) -> None:
+        """What a rank alone finds, if anything, is said by the first of them too."""
+        for number, other in enumerate(self.gather(sentence)):
+            if other:
+                self.refuse(f"rank {number} cannot take part: {other}")
+
     def check(self, model: nn.Module, batches: Stream, accumulate: int, shard: bool = False) -> None:
         """Refuse what several ranks cannot share out, and to share a model out to one."""
         if self.count == 1:

@@ -195,9 +195,7 @@ class Run:
                 found, refusal = self.resumed(), ""
             except InputError as error:
                 refusal = str(error)
-        for number, sentence in enumerate(self.ranks.gather(refusal)):
-            if sentence:
-                self.ranks.refuse(f"rank {number} cannot take part: {sentence}")
+        self.ranks.refuse_if_any(refusal)
         seen = repr((going_on.alike(found[0]), sorted(found[1].digests.items()))).encode()
         self.ranks.check_alike("the run's settings and data are", blake2b(seen).hexdigest())
         return found
@@ -239,8 +237,7 @@ class Run:
         """Read, examine and encode the files; choose what was not given."""
         survey = prepare.read(asked, self.memory, self.out, self.display, self.where)
         tree = prepare.chosen(asked, survey, self.where)
-        if self.ranks.count > 1:
-            tree = prepare.shared_out(tree, asked, self.ranks.count, self.display, self.where)
+        tree = prepare.shared_out(tree, asked, self.ranks.count, self.display, self.where)
         task = prepare.task(tree, self.where)
         tokenizer = prepare.learned(task, survey, prepare.words_of(self.starts), self.display)
         facts = task.facts(survey, tokenizer)
