@@ -1,6 +1,8 @@
 """One step of training is one step of torch's optimiser on the mean loss over real tokens."""
 
 import math
+import subprocess
+import sys
 from itertools import islice
 from typing import Any
 
@@ -211,3 +213,26 @@ def test_gradients_are_clipped_as_torch_clips_them(scale: float) -> None:
     if math.isfinite(scale):  # else the step is left out
         assert gradients(own).keys() == gradients(theirs).keys() == {"weight", "bias"}
         assert all(torch.equal(gradients(own)[name], value) for name, value in gradients(theirs).items())
+
+
+NO_COMPILER = """
+import sys, torch
+from torch import nn
+from qkv.training.optimizers import Muon, eager
+
+for name in ("Adam", "AdamW", "Adamax", "Adagrad", "ASGD", "SGD", ""):
+    weight = nn.Parameter(torch.ones(2, 3))
+    optimizer = eager(getattr(torch.optim, name))([weight]) if name else Muon([{"params": [weight]}])
+    optimizer.zero_grad()
+    weight.sum().backward()
+    optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert (weight != 1).all() and weight.requires_grad, name
+    assert "torch._dynamo" not in sys.modules, name
+"""
+
+
+def test_no_optimiser_loads_a_compiler() -> None:
+    """Every run of training would wait a second for it."""
+    done = subprocess.run([sys.executable, "-c", NO_COMPILER], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr

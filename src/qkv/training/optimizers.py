@@ -1,8 +1,10 @@
 """Which parameters learn, how fast, and by what steps: freezing, rates by layer, weight decay; optimisers."""
 
+import inspect
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -22,6 +24,15 @@ NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a quintic, steep at 0: five rounds 
 ROUNDS = 5
 MOMENTUM = 0.95
 LIKE_ADAM = 0.2  # root mean square of Adam's steps, so that both kinds share one learning rate (Liu et al. 2025)
+
+
+@cache
+def eager(kind: type[torch.optim.Optimizer]) -> Any:
+    """One of torch's optimisers by its own methods. As they come, they are wrapped so that torch.compile leaves them
+    alone, for which each loads torch._dynamo: a second of a processor, and nobody compiles here."""
+    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    own = {name: inspect.unwrap(getattr(kind, name)) for name in names}
+    return type(kind.__name__, (kind,), {**own, "step": torch.no_grad()(inspect.unwrap(kind.step))})
 
 
 def freeze(model: nn.Module, patterns: str) -> None:
@@ -150,15 +161,16 @@ def one_optimizer(
     groups = parameter_groups(model, c, only=only)
     match c.optimizer:
         case "adam" | "adamw":
-            adam = (torch.optim.Adam if c.optimizer == "adam" else torch.optim.AdamW)(groups, **settings)
+            adam = eager(torch.optim.Adam if c.optimizer == "adam" else torch.optim.AdamW)(groups, **settings)
             return adam if c.bias_correction else uncorrected(adam)
         case "adamax":
-            return torch.optim.Adamax(groups, c.learning_rate, (c.beta1, c.beta2), c.epsilon)
+            return eager(torch.optim.Adamax)(groups, c.learning_rate, (c.beta1, c.beta2), c.epsilon)
         case "adagrad":
-            return torch.optim.Adagrad(groups, c.learning_rate, initial_accumulator_value=c.accumulator, eps=c.epsilon)
+            begin = c.accumulator
+            return eager(torch.optim.Adagrad)(groups, c.learning_rate, initial_accumulator_value=begin, eps=c.epsilon)
         case "asgd":
-            return torch.optim.ASGD(groups, c.learning_rate)
-    return torch.optim.SGD(groups, c.learning_rate, c.beta1)
+            return eager(torch.optim.ASGD)(groups, c.learning_rate)
+    return eager(torch.optim.SGD)(groups, c.learning_rate, c.beta1)
 
 
 def uncorrected(adam: torch.optim.Adam) -> torch.optim.Adam:
@@ -195,7 +207,7 @@ def matrices(model: nn.Module) -> list[nn.Parameter]:
     return [each for each in model.parameters() if each.ndim == 2 and id(each) not in tables]
 
 
-class Muon(torch.optim.AdamW):
+class Muon(eager(torch.optim.AdamW)):  # type: ignore[misc]
     """Jordan et al. 2024: a matrix moves by the orthogonal matrix nearest to its momentum; the rest moves by AdamW.
 
     M <- mu M + (1 - mu) G;  W <- W - lr 0.2 sqrt(max(rows, columns)) orthogonal((1 - mu) G + mu M)
@@ -210,7 +222,7 @@ class Muon(torch.optim.AdamW):
         self.ranks = ranks
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
             if "orthogonal" in group:
                 shapes: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}
