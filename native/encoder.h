@@ -12,10 +12,12 @@ constexpr int QUERIES = 4;
 
 // Token, segment and place -> out (D)
 static void embed(const Model &m, const Stack &stack, int id, int segment, int t, float *out) {
-    const float *token = stack.tokens + at(id, m.D), *place = stack.positions + at(t, m.D);
+    const Table &tokens = stack.tokens;
+    const size_t row = at(id, m.D);
+    const float *place = stack.positions + at(t, m.D);
     const float *extra = m.segments ? m.segment_table + at(m.segments > 1 ? segment : 0, m.D) : nullptr;
     for (int d = 0; d < m.D; d += LANES) {
-        V v = load(token + d);
+        V v = tokens.halves ? load(tokens.halves + row + d) : load(tokens.floats + row + d);
         if (extra) v += load(extra + d);
         store(out + d, v + load(place + d));
     }

@@ -12,8 +12,9 @@
 //   vocabulary
 //
 // A norm is gain (D), bias (D). A product in float32 or float16 is weights (out / 64, in, 64), bias (out); in 8 bits
-// values (out / 64, in / 4, 64, 4), scale (out), bias (out), sums (out), inverse (in). All but weights is float32. The sizes say where each array stands,
-// and the last one must end where the file does; nothing in a file is an offset or a pointer.
+// values (out / 64, in / 4, 64, 4), scale (out), bias (out), sums (out), inverse (in). All but weights is float32, and
+// tokens may be float16. The sizes say where each array stands, and the last one must end where the file does; nothing in
+// a file is an offset or a pointer.
 #include "file.h"
 
 #include <fcntl.h>
@@ -30,7 +31,7 @@ namespace {
 
 constexpr char MAGIC[8] = {'Q', 'K', 'V', 'M', 'O', 'D', 'E', 'L'};
 constexpr uint32_t VERSION = 2;
-enum Flags : uint32_t { PRE = 1, NORM_INPUTS = 2, CAUSAL = 4, WRITES = 8, ONE_TABLE = 16, ALL_FLAGS = 31 };
+enum Flags : uint32_t { PRE = 1, NORM_INPUTS = 2, CAUSAL = 4, WRITES = 8, ONE_TABLE = 16, HALVES = 32, ALL_FLAGS = 63 };
 
 struct Header {
     char magic[8];
@@ -86,6 +87,13 @@ public:
         if (bits == 32) found.weights = take<float>(cells);
         found.bias = take<float>(out);
         if (bits == 8) found.sums = take<int32_t>(out), found.inverse = take<float>(in);
+        return found;
+    }
+    Table table(int rows, int width, bool is_halves) {
+        const size_t cells = static_cast<size_t>(rows) * static_cast<size_t>(width);
+        Table found;
+        if (is_halves) found.halves = take<uint16_t>(cells);
+        else found.floats = take<float>(cells);
         return found;
     }
     bool at_end() const { return place == map.size; }
@@ -187,13 +195,13 @@ std::unique_ptr<Opened> open_file(const std::string &path) {
     opened->bits = static_cast<int32_t>(h.bits);
 
     Cursor cursor(*opened->map, sizeof(Header));
-    m.reader.tokens = cursor.take<float>(static_cast<size_t>(m.vocab) * m.D);
+    m.reader.tokens = cursor.table(m.vocab, m.D, h.flags & HALVES);
     m.reader.positions = cursor.take<float>(static_cast<size_t>(m.places) * m.D);
     m.segment_table = cursor.take<float>(static_cast<size_t>(m.segments) * m.D);
     take_stack(cursor, m, m.reader, opened->reader, h.layers, h.bits, false);
     if (h.decoder_layers) {
         const bool is_one = h.flags & ONE_TABLE;
-        m.decoder.tokens = is_one ? m.reader.tokens : cursor.take<float>(static_cast<size_t>(m.vocab) * m.D);
+        m.decoder.tokens = is_one ? m.reader.tokens : cursor.table(m.vocab, m.D, h.flags & HALVES);
         m.decoder.positions = cursor.take<float>(static_cast<size_t>(m.places) * m.D);
         take_stack(cursor, m, m.decoder, opened->decoder, h.decoder_layers, h.bits, true);
         m.memory = cursor.linear(m.decoder.count * 2 * m.attention_width(), m.D, h.bits);

@@ -35,8 +35,14 @@ struct Layer {
     Norm memory_norm;
 };
 
+// The vectors of tokens (V, D), in one of two forms.
+struct Table {
+    const float *floats = nullptr;
+    const uint16_t *halves = nullptr;  // float16
+};
+
 struct Stack {
-    const float *tokens = nullptr;     // (V, D)
+    Table tokens;
     const float *positions = nullptr;  // (places, D)
     Norm first, last;                  // before all blocks, and after them if they are pre-norm
     int count = 0;

@@ -14,6 +14,7 @@ from qkv.convert.native import blocks_of, write
 from qkv.decoding import Hypothesis
 from qkv.engines.native.library import HELD, Native
 from qkv.engines.native.writer import NativeWriter
+from qkv.layers import Embedding
 from qkv.models import GPT2, Transformer
 
 PATHS = ["avx512", "avx2", "plain"]  # a processor that has not the first takes the next
@@ -76,7 +77,16 @@ def with_products(plain: Any, make: Callable[[str], Callable[[Tensor, Tensor], T
     if isinstance(twin, Transformer | GPT2):
         end = "vocabulary" if isinstance(twin, Transformer) else "projection"
         setattr(twin, end, Product(getattr(twin, end), make("vocabulary")))
+    for table in (part for part in twin.modules() if isinstance(part, Embedding)):
+        table.weight = nn.Parameter(in_float16(table))
     return twin
+
+
+def in_float16(table: Embedding) -> Tensor:
+    """A table of vectors as a file has it, if float16 has the bits."""
+    read = table.weight.detach() * table.scale
+    near = read.half().float()
+    return near / table.scale if (near - read).abs().max() <= read.abs().max() / 2048 else table.weight.detach()
 
 
 def halved(plain: Any) -> Any:

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit import tiny_model
-from native_engine import FORMS, POSITIONS, model
+from native_engine import FORMS, POSITIONS, in_float16, model
 from qkv.convert.native import as_file, products_of, quantised, read, write
 from qkv.errors import InputError
+from qkv.layers import Embedding
 
 NORMS = ["pre", "post"]
 
@@ -62,10 +63,21 @@ def test_what_is_rounded_stays_so(name: str, bits: int) -> None:
         exact, shift = theirs[key]
         values, scale = quantised(exact)
         expected = exact.half().float() if bits == 16 else values * scale[:, None]
-        if key == "vocabulary":  # its table is there in 32 bits
-            expected = exact
+        if key == "vocabulary":  # its table is there in float16
+            expected = in_float16(next(part for part in plain.modules() if isinstance(part, Embedding)))
         torch.testing.assert_close(weight, expected, rtol=1e-5, atol=1e-7)
         assert bias is None or torch.allclose(bias, shift)
+
+
+@pytest.mark.parametrize("factor", [1e-8, 1e6])
+def test_vectors_of_tokens_that_float16_cannot_hold_stay_as_they_are(factor: float) -> None:
+    """It has few bits for the first, and no number so large as the second."""
+    plain = model()
+    small = len(as_file(plain, 8))
+    with torch.no_grad():
+        plain.source.weight *= factor
+    assert len(as_file(plain, 8)) - small == 2 * plain.source.weight.numel(), "four bytes each, and not two"
+    torch.testing.assert_close(read_back(plain, 8).source.weight, plain.source.weight, rtol=1e-6, atol=0)
 
 
 def test_files_of_others_and_damaged_ones_are_refused(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from qkv.positions import Learned, Places
 MAGIC, VERSION = b"QKVMODEL", 2
 HEADER = Struct("<8sIIQQ10If32sIQ8x")  # native/file.cpp, struct Header
 CHECKED_FROM = 32  # behind the checksum
+FLAGS = 14  # which number of the header they are
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "swish")
-PRE, NORM_INPUTS, CAUSAL, WRITES, ONE_TABLE = 1, 2, 4, 8, 16
+PRE, NORM_INPUTS, CAUSAL, WRITES, ONE_TABLE, HALVES = 1, 2, 4, 8, 16, 32
 ALIGNED = 64  # bytes at a multiple of which each array begins
 SOME = 2**20  # words that are summed at a time
 PARTS = (
@@ -37,6 +38,7 @@ class FileLayout:
         self.model, self.bits, self.projections = model, bits, projections_of(model)
         self.products = {name: joined(*linears, by=by) for name, (linears, by) in self.projections.items()}
         self.heads, self.width = model.config.n_heads, model.config.head_width
+        self.has_halves = False  # whether the vectors of tokens are float16
 
     def inputs(self, table: Embedding, stack: Stack, *, is_known: bool = False, has_segments: bool = True) -> None:
         """The tables whose sum goes into a stack; without that of the tokens, if it `is_known`."""
@@ -88,7 +90,7 @@ class FileLayout:
         """For a file of so many bytes, of weights with that SHA-256; its checksum is 0 yet."""
         c, (reader, *others) = self.model.config, stacks_of(self.model).values()
         flags = PRE * (c.norm == "pre") | NORM_INPUTS * has_norm(reader) | CAUSAL * isinstance(self.model, GPT2)
-        flags |= WRITES * ("vocabulary" in self.products) | ONE_TABLE * self.has_one_table
+        flags |= WRITES * ("vocabulary" in self.products) | ONE_TABLE * self.has_one_table | HALVES * self.has_halves
         tables = inputs(self.model, table_of(self.model), reader)
         sizes = (c.d_model, c.n_heads, c.head_width, c.inner_width, len(reader.blocks), *map(len, tables))
         layers = sum(len(stack.blocks) for stack in others)

@@ -8,7 +8,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.convert.native.layout import ALIGNED, COLUMNS, HEADER, QUAD, Array, FileLayout, checksum, inputs, up
+from qkv.convert.native.layout import (
+    ALIGNED,
+    COLUMNS,
+    FLAGS,
+    HALVES,
+    HEADER,
+    QUAD,
+    Array,
+    FileLayout,
+    checksum,
+    inputs,
+    up,
+)  # fmt: skip
 from qkv.convert.native.parts import can_write
 from qkv.errors import InputError
 from qkv.files import read_bytes
@@ -25,6 +37,7 @@ class FileReader(FileLayout):
     def __init__(self, model: Any, whole: bytes) -> None:
         super().__init__(model, HEADER.unpack_from(whole)[2])
         self.whole, self.place = whole, HEADER.size
+        self.has_halves = bool(HEADER.unpack_from(whole)[FLAGS] & HALVES)
         self.tables = [part.weight for part in model.modules() if isinstance(part, Embedding)]
 
     def fill(self) -> None:
@@ -42,15 +55,15 @@ class FileReader(FileLayout):
         self.place += size - size % -ALIGNED
         return np.frombuffer(self.whole[begin : begin + size], kind).reshape(shape)  # a ValueError if it is too short
 
-    def table(self, into: Tensor, *, by: float = 1.0) -> None:
+    def table(self, into: Tensor, *, by: float = 1.0, kind: type = np.float32) -> None:
         """Rows (.., D), whose width was rounded up."""
-        found = self.take(*into.shape[:-1], up(into.shape[-1]))[..., : into.shape[-1]]
-        into.copy_(torch.from_numpy(found * by))
+        found = self.take(*into.shape[:-1], up(into.shape[-1]), kind=kind)[..., : into.shape[-1]]
+        into.copy_(torch.from_numpy(found.astype(np.float32) * np.float32(by)))
 
     def inputs(self, table: Embedding, stack: Stack, *, is_known: bool = False, has_segments: bool = True) -> None:
         _, places, segments = inputs(self.model, table, stack)
         if not is_known:
-            self.table(table.weight, by=1 / table.scale)
+            self.table(table.weight, by=1 / table.scale, kind=np.float16 if self.has_halves else np.float32)
         if isinstance(position := stack.position, Learned):
             places = position.weight[position.offset : position.offset + len(places)]
         self.table(places)
@@ -85,7 +98,7 @@ class FileReader(FileLayout):
         return array.reshape(*shape, -1, up(self.width))[..., : self.width].reshape(*shape, -1)
 
     def spread(self, name: str, weight: Tensor, bias: Tensor) -> None:
-        """One product as the projections that it is of. What has a table of its own, which is not rounded, keeps it."""
+        """One product as the projections that it is of. What has a table of its own, which is rounded less, keeps it."""
         linears, by = self.projections[name]
         for i, linear in enumerate(linears):
             rows = slice(i * len(linear.weight), (i + 1) * len(linear.weight))

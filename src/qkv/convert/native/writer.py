@@ -37,18 +37,31 @@ def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
     return (weight / scale[:, None]).round().to(torch.int8), scale
 
 
+def fits_halves(table: Array) -> bool:
+    """Whether float16 has bits enough for these vectors: it ends at 65,504, and loses bits below 2^-14."""
+    most = np.abs(table).max()
+    return most <= MOST and bool((np.abs(table.astype(np.float16) - table) <= most * 2.0**-11).all())
+
+
 class FileWriter(FileLayout):
     def __init__(self, model: Any, bits: int, smooth: Mapping[str, Tensor]) -> None:
         super().__init__(model, bits)
         self.smooth, self.whole = smooth, bytearray(HEADER.size)
+        self.has_halves = bits != 32 and all(
+            fits_halves(numbers(part.weight * part.scale)) for part in model.modules() if isinstance(part, Embedding)
+        )
 
     def put(self, array: Array, kind: type = np.float32) -> None:
         self.whole += np.ascontiguousarray(array, kind).tobytes()
         self.whole += bytes(-len(self.whole) % ALIGNED)
 
     def inputs(self, table: Embedding, stack: Stack, *, is_known: bool = False, has_segments: bool = True) -> None:
-        for rows in inputs(self.model, table, stack)[is_known : 2 + has_segments]:
-            self.put(wide(numbers(rows), LANES))
+        tokens, places, segments = (wide(numbers(rows), LANES) for rows in inputs(self.model, table, stack))
+        if not is_known:
+            self.put(tokens, np.float16 if self.has_halves else np.float32)
+        self.put(places)
+        if has_segments:
+            self.put(segments)
 
     def norm(self, norm: Any) -> None:
         for part in (norm.weight, norm.bias):
