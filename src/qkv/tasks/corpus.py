@@ -4,10 +4,9 @@ import hashlib
 import heapq
 import json
 import random
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
@@ -19,7 +18,8 @@ from qkv.data import Counts, GoingOn, PackedRows, RowsOnDisk, write_packed, writ
 from qkv.errors import InputError, nearest
 from qkv.files import digest, read_json, replacing, write_json
 from qkv.folder import About
-from qkv.tasks.encoding import chunked, encoded, values_of
+from qkv.tasks.encoding import encoded
+from qkv.tasks.spool import Chunk, Spool, chunked, line_of
 from qkv.text.lines import check_file
 from qkv.text.tables import examples_in
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
@@ -44,25 +44,6 @@ class Found:
     findings: list[str] = field(default_factory=list)
 
 
-class Spool:
-    """Examples on their way from files to ids, in a nameless file: they can be read again, and need no memory."""
-
-    def __init__(self, kind: type[Any], place: Path) -> None:
-        self.kind, self.count = kind, 0
-        self.file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="", dir=place if place.is_dir() else None)  # noqa: SIM115
-
-    def add(self, example: Any) -> None:
-        self.file.write(json.dumps(values_of(example)) + "\n")
-        self.count += 1
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __iter__(self) -> Iterator[Any]:
-        self.file.seek(0)
-        return (self.kind(*json.loads(line)) for line in self.file)
-
-
 class Survey:
     """One reading of everything a run is given: examined, counted, kept in spools; memory does not grow with it."""
 
@@ -85,14 +66,16 @@ class Survey:
             raise InputError(f"no example to validate on is left of {self.found['valid'].read:,}; give others")
         hashes, most, rng = set[float](), 1.0, random.Random(0)
         for number, example in enumerate(self.examined("train", parts["train"], held_out)):
-            self.train.add(example)
             texts = tuple(task.texts(example))
+            letters = sum(map(len, texts))
+            found = 1.0 if self.has_valid else hashed("valid", task.key(example))
+            self.train.add(example, letters, found)
             if len(self.sample) < task.sample and self.characters <= task.sample_letters:
                 self.sample.append(texts)
-            elif (slot := rng.randrange(number + 1)) < len(self.sample):
+            elif (slot := int(rng.random() * (number + 1))) < len(self.sample):
                 self.sample[slot] = texts
-            self.characters += sum(map(len, texts))
-            if (found := hashed("valid", task.key(example))) <= most:
+            self.characters += letters
+            if found <= most:
                 hashes.add(found)
             if len(hashes) == 2 * MOST_HASHES:
                 hashes = set(sorted(hashes)[:MOST_HASHES])
@@ -239,8 +222,12 @@ class Corpus:
         with replacing(folder) as partial:
             partial.mkdir(parents=True)
             tokenizer.save(partial / "tokenizer.json")
-            kept = task.parted(survey.train, survey, valid.add) if not survey.has_valid else iter(survey.train)
-            chunks = chunked(drawn(task, kept) if task.data.limit else kept, task.texts)
+            chunks = survey.train.chunks()
+            if not survey.has_valid:
+                chunks = task.parted(chunks, survey, valid.add)
+            if task.data.limit:
+                few = drawn(task, chain.from_iterable(chunk.examples() for chunk in chunks))
+                chunks = (Chunk.of(task.example_class, some) for some in chunked(few, task.texts))
 
             def packed(done: int, counts: Counts) -> Iterator[PackedRows]:
                 for name, tally in task.tallies().items():
@@ -254,9 +241,8 @@ class Corpus:
                 write_rows(partial / "valid", rows, count=len(valid), longest=task.longest, **how)
             except InputError as error:
                 raise InputError(f"to validate: {error}") from None
-            with (partial / "valid.jsonl").open("w", encoding="utf-8") as file:
-                valid.file.seek(0)
-                file.writelines(valid.file)
+            with (partial / "valid.jsonl").open("wb") as file:
+                file.writelines(map(line_of, valid))
             write_json(partial / "corpus.json", {"facts": facts, "digests": survey.digests})
             manifest.seal(partial, SEALED)
         return cls.open(folder)
@@ -277,4 +263,11 @@ def drawn(task: Any, examples: Iterable[Any]) -> list[Any]:
 
 def hashed(purpose: str, text: str) -> float:
     """A number from 0 to 1 that depends on the text alone; each purpose has numbers of its own."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=purpose.encode()).digest()) / 2**64
+    mine = begun(purpose).copy()
+    mine.update(text.encode())
+    return int.from_bytes(mine.digest()) / 2**64
+
+
+@cache
+def begun(purpose: str) -> "hashlib.blake2b":
+    return hashlib.blake2b(digest_size=8, person=purpose.encode())

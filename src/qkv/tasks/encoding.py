@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from itertools import takewhile
@@ -25,47 +25,29 @@ from qkv.config import Tree, from_tree, to_tree
 from qkv.data import PackedRows, id_type, pack
 from qkv.errors import InputError
 from qkv.folder import About
+from qkv.tasks.spool import Chunk
 from qkv.text.adopted import kind_of
 from qkv.text.tokenizer import Tokenizer
 
-CHUNK, LETTERS = 4096, 2**20  # examples that are encoded together, or letters: each takes some 100 bytes
 MAIN = "from qkv.tasks.encoding import main; main()"
 AHEAD = 3  # chunks that each process has been given, or has answered and nobody has taken yet
 
 
-def chunked(examples: Iterable[Any], texts: Callable[[Any], Iterable[str]]) -> Iterator[list[Any]]:
-    """Examples, some at a time."""
-    chunk, letters = list[Any](), 0
-    for example in examples:
-        chunk.append(example)
-        letters += sum(map(len, texts(example)))
-        if len(chunk) == CHUNK or letters > LETTERS:
-            yield chunk
-            chunk, letters = [], 0
-    if chunk:
-        yield chunk
-
-
-def values_of(example: Any) -> list[Any]:
-    """An example as plain data, of which its class makes it again."""
-    return list(example) if isinstance(example, tuple) else list(vars(example).values())
-
-
 def encoded(
-    task: Any, chunks: Iterable[list[Any]], tokenizer: Tokenizer, facts: About, workers: int = 1
+    task: Any, chunks: Iterable[Chunk], tokenizer: Tokenizer, facts: About, workers: int = 1
 ) -> Iterator[PackedRows]:
     """The rows of each chunk, in their order; what the task has counted in them is in its `counts`."""
     if workers == 1:
         dtype = id_type(len(tokenizer))
         for chunk in chunks:
-            yield pack([*task.rows(chunk, tokenizer, facts)], dtype, task.columns, task.longest)
+            yield pack([*task.rows(chunk.examples(), tokenizer, facts)], dtype, task.columns, task.longest)
         return
     with ExitStack() as stack:
         pool, free = stack.enter_context(ThreadPoolExecutor(workers)), SimpleQueue[Encoder]()
         for _ in range(workers):
             free.put(stack.enter_context(Encoder(task, tokenizer, facts)))
 
-        def ask(chunk: list[Any]) -> tuple[PackedRows, Tree]:
+        def ask(chunk: Chunk) -> tuple[PackedRows, Tree]:
             encoder = free.get()
             try:
                 return encoder.ask(chunk)
@@ -103,7 +85,7 @@ class Encoder:
         self.to, self.back = self.process.stdin, self.process.stdout
         self.columns, self.dtype = task.columns, id_type(len(tokenizer))
         spec = {"task": task.name, "model": task.model.__name__, "data": to_tree(task.data), "facts": facts}
-        self.say({**spec, "tokenizer": tokenizer.to_str()})
+        self.say(json.dumps({**spec, "tokenizer": tokenizer.to_str()}).encode() + b"\n")
 
     def __enter__(self) -> "Encoder":
         return self
@@ -112,13 +94,13 @@ class Encoder:
         with suppress(OSError), self.process:  # whose pipes are closed, and which is waited for
             self.process.kill()
 
-    def say(self, tree: Any) -> None:
-        self.to.write(json.dumps(tree).encode() + b"\n")
+    def say(self, line: bytes) -> None:
+        self.to.write(line)
         self.to.flush()
 
-    def ask(self, chunk: list[Any]) -> tuple[PackedRows, Tree]:
+    def ask(self, chunk: Chunk) -> tuple[PackedRows, Tree]:
         try:
-            self.say([values_of(example) for example in chunk])
+            self.say(json.dumps([*chunk.without]).encode() + b"\n" + chunk.line)
             head = json.loads(self.back.readline())
         except (OSError, ValueError):
             raise InputError(
@@ -146,11 +128,11 @@ def answer(given: IO[bytes], out: IO[bytes]) -> None:
     sub_words = kind_of(json.loads(spec["tokenizer"]))
     assert sub_words is not None
     tokenizer = Tokenizer(spec["tokenizer"], sub_words)
-    for line in lines:
+    for without, line in zip(lines, lines, strict=False):
+        chunk = Chunk(kind.example_class, line, without=json.loads(without))
         for tally in task.tallies().values():
             tally.clear()
         try:
-            chunk = [kind.example_class(*values) for values in json.loads(line)]
             packed = next(encoded(task, [chunk], tokenizer, spec["facts"]))
         except InputError as error:
             out.write(json.dumps({"error": str(error)}).encode() + b"\n")

@@ -18,10 +18,10 @@ from qkv.evaluation import class_scores
 from qkv.folder import About, Loaded
 from qkv.models import MODELS, Backbone, Headed, Model
 from qkv.objectives import NOTHING, Asked, Objective, objective
-from qkv.tasks.corpus import Corpus, Found, Survey, hashed
-from qkv.tasks.encoding import chunked
+from qkv.tasks.corpus import Corpus, Found, Survey
 from qkv.tasks.measuring import ONE_PROCESS, Sharing, measured
 from qkv.tasks.predictor import Predictor
+from qkv.tasks.spool import Chunk, chunked
 from qkv.tasks.text_config import TextConfig
 from qkv.text.tokenizer import Tokenizer
 from qkv.wording import are, count_of
@@ -119,14 +119,15 @@ class Task:
         """What examples are held out by when no validation files are given: those with equal keys stay together."""
         return str(example.text)
 
-    def parted(self, examples: Iterable[Any], survey: Survey, hold_out: Callable[[Any], None]) -> Iterator[Any]:
+    def parted(self, chunks: Iterable[Chunk], survey: Survey, hold_out: Callable[[Any], None]) -> Iterator[Chunk]:
         """The examples to train on, once some are held out."""
         threshold = survey.threshold(self.data.held_out)
-        for example in examples:
-            if hashed("valid", self.key(example)) <= threshold:
+        for chunk in chunks:
+            kept, others = chunk.parted(threshold)
+            for example in others:
                 hold_out(example)
-            else:
-                yield example
+            if kept:
+                yield kept
 
     def texts(self, example: Any) -> Iterable[str]:
         """The texts of an example, from which sub-words are learned."""

@@ -94,8 +94,8 @@ def examine(pairs: Iterable[Pair], rules: Rules, report: Report, held_out: Conta
     would be measured by what it has seen.
     """
     report.rules = rules
-    for raw in pairs:
-        pair = Pair(normalise(raw.source), normalise(raw.target), raw.place)
+    for source, target, place in pairs:
+        pair = Pair(normalise(source), normalise(target), place)
         report.read += 1
         if finding := _finding(pair, rules, held_out):
             report.drop(finding, pair)
@@ -105,14 +105,17 @@ def examine(pairs: Iterable[Pair], rules: Rules, report: Report, held_out: Conta
 
 
 def _finding(pair: Pair, rules: Rules, held_out: Container[str]) -> str | None:
-    if not pair.source or not pair.target:
+    source, target, _ = pair
+    if not source or not target:
         return "empty"
-    if pair.source in held_out:
+    if source in held_out:
         return "held_out"
-    shorter, longer = sorted((len(pair.source), len(pair.target)))
+    shorter, longer = len(source), len(target)
+    if shorter > longer:
+        shorter, longer = longer, shorter
     if longer > rules.max_characters:
         return "too_long"
-    if rules.drop_copies and pair.source == pair.target:
+    if rules.drop_copies and source == target:
         return "copies"
     if longer >= rules.ratio_from and longer > rules.max_ratio * shorter:
         return "ratio"

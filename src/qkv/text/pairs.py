@@ -19,7 +19,7 @@ ROW = (
 
 def read_plain(source: Path, target: Path) -> Iterator[Pair]:
     """Line i of one file is the translation of line i of the other."""
-    src_lines, tgt_lines = read_lines(source), read_lines(target)
+    src_lines, tgt_lines, name = read_lines(source), read_lines(target), str(source)
     for number, (src, tgt) in enumerate(zip_longest(src_lines, tgt_lines), start=1):
         if src is None or tgt is None:
             shorter, longer = number - 1, number + sum(1 for _ in (tgt_lines if src is None else src_lines))
@@ -28,7 +28,7 @@ def read_plain(source: Path, target: Path) -> Iterator[Pair]:
                 f"{source} has {counts[0]} and {target} has {counts[1]}, but line 1 must translate line 1, line 2 line "
                 f"2 and so on; look for a missing or an extra line, or give two files that belong together"
             )
-        yield Pair(src, tgt, f"{source} line {number}")
+        yield Pair(src, tgt, f"{name} line {number}")
 
 
 def read_pair_rows(path: Path, source: str | None, target: str | None, skipped: Counter[str]) -> Iterator[Pair]:

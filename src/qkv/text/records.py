@@ -41,7 +41,7 @@ def read_table(
     """The columns that `header` finds named in the first row, or else those that `bare` knows by that row, or else all
     `width` of a table without names. Blank rows are left out; but where `skipped` counts them, one of several empty
     cells is a record."""
-    fields = itemgetter(*range(width))
+    fields, name = itemgetter(*range(width)), str(path)
     for number, cells in rows(path):
         if number == 1 and bare and (known := bare(cells)):
             fields, width = itemgetter(*known), len(cells)
@@ -51,7 +51,7 @@ def read_table(
         elif number == 1 and (named := header(cells)):
             fields, width = itemgetter(*named), len(cells)
         elif len(cells) == width:
-            yield f"{path} line {number}", fields(cells)
+            yield f"{name} line {number}", fields(cells)
         else:
             given = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
             raise InputError(f"{path} line {number} has {given} where {width} were expected; {advice}")

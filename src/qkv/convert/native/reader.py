@@ -98,7 +98,7 @@ class FileReader(FileLayout):
         return array.reshape(*shape, -1, up(self.width))[..., : self.width].reshape(*shape, -1)
 
     def spread(self, name: str, weight: Tensor, bias: Tensor) -> None:
-        """One product as the projections that it is of. What has a table of its own, which is rounded less, keeps it."""
+        """One product as the projections that it is of. A table of its own, rounded less, stays."""
         linears, by = self.projections[name]
         for i, linear in enumerate(linears):
             rows = slice(i * len(linear.weight), (i + 1) * len(linear.weight))
