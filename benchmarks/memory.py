@@ -31,7 +31,7 @@ from figures import megabytes, table
 from qkv.data import Buckets, Stream
 from qkv.tasks import Corpus, Survey, Task
 from qkv.tasks.corpus import learn_tokenizer
-from qkv.tasks.language_model import LanguageModel, RunningTextConfig
+from qkv.tasks.language_model import LanguageModel, LanguageModelConfig
 from qkv.tasks.translation import PairsConfig, Translate
 
 SYLLABLES = ["ka", "lo", "mi", "ren", "tus", "ve", "shi", "dor", "pa", "nel", "go", "bri", "ja", "zum", "fe", "ti"]
@@ -79,7 +79,7 @@ def text(size: int, tokens: int, place: Path, workers: int) -> Prepared:
                 break
             left -= lines.write(f"{line}.\n")
     yield
-    task = LanguageModel(RunningTextConfig(vocab_size=VOCABULARY, batch_tokens=tokens, window=WINDOW))
+    task = LanguageModel(LanguageModelConfig(vocab_size=VOCABULARY, batch_tokens=tokens, window=WINDOW))
     windows = task.windows(prepared(task, file, workers).train, WINDOW)
     yield windows, (len(windows) - 1) // WINDOW
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.data.rows import Ints, Rows, Shard
+from qkv.data.rows import Ids, Ints, Rows, Shard
 from qkv.errors import InputError
 from qkv.text.tokenizer import PAD
 
@@ -153,6 +153,9 @@ class RowsOfPart:
     def shard(self, shard: int) -> Shard:
         whole, places = self.rows.shard(shard), self._places[shard]
         return Shard(whole.ids, *(column[places, : self.columns] for column in (whole.starts, whole.lengths)))
+
+    def ids(self, shard: int) -> Ids:
+        return self.rows.ids(shard)
 
 
 def seeds(seed: int, place: Place) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Rows of ids on disk, opened as memory maps: memory stays flat however large a corpus is.
+"""Rows of ids on disk, opened as memory maps, running text read as it is asked for: memory stays flat.
 
 A row has one column (a text), two (a pair) or more (ids, their words, their labels): Row = tuple[Sequence[int], ...].
 """
@@ -57,6 +57,30 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
     def lengths(self, shard: int) -> Ints: ...
     def shard(self, shard: int) -> Shard: ...
+    def ids(self, shard: int) -> "Ids": ...
+
+
+class Ids(Protocol):
+    """The ids of a shard behind each other, of which parts are asked for: ids[start:stop]."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, span: slice, /) -> NDArray[Any]: ...
+
+
+class IdsOnDisk:
+    """Read when they are asked for: of a mapped file, all that was ever looked at counts as this process's memory."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], length: int) -> None:
+        self.path, self.dtype, self.length = path, dtype, length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, span: slice, /) -> NDArray[Any]:
+        start, stop, _ = span.indices(self.length)
+        with self.path.open("rb", buffering=0) as file:  # np.fromfile takes twice as long
+            file.seek(start * self.dtype.itemsize)
+            return np.frombuffer(file.read(max(0, stop - start) * self.dtype.itemsize), self.dtype)
 
 
 class RowsInMemory:
@@ -78,6 +102,9 @@ class RowsInMemory:
 
     def shard(self, shard: int) -> Shard:
         return self._shard
+
+    def ids(self, shard: int) -> Ids:
+        return self._shard.ids
 
 
 def laid_out(ids: NDArray[Any], lengths: Ints) -> Shard:
@@ -132,13 +159,20 @@ class RowsOnDisk:
 
     def shard(self, shard: int) -> Shard:
         """One shard; its content is checked against the index the first time it is asked for."""
+        self._check(shard)
+        return laid_out(self._map(shard, "ids"), self.lengths(shard))
+
+    def ids(self, shard: int) -> Ids:
+        self._check(shard)
+        return IdsOnDisk(part(self.folder, shard, "ids"), self._dtype, self._entries[shard]["tokens"])
+
+    def _check(self, shard: int) -> None:
         if shard not in self._checked:
             for suffix in ("ids", "lengths"):
                 path = part(self.folder, shard, suffix)
                 if digest(path) != self._entries[shard][suffix]:
                     raise _damaged(path)
             self._checked.add(shard)
-        return laid_out(self._map(shard, "ids"), self.lengths(shard))
 
     def _map(self, shard: int, suffix: str) -> NDArray[Any]:
         """A file, which must have the size that the index says; an empty one cannot be mapped."""
@@ -159,7 +193,7 @@ class RunningText:
     """The first column of all rows as one long text: text[start:stop] across the borders of rows and shards."""
 
     def __init__(self, rows: Rows) -> None:
-        self._ids = [rows.shard(shard).ids for shard in range(rows.shards)]
+        self._ids = [rows.ids(shard) for shard in range(rows.shards)]
         self._starts = [0, *accumulate(map(len, self._ids))]
 
     def __len__(self) -> int:
