@@ -40,6 +40,7 @@ class Row:
     share: float = 0.0  # of the budget; 0 for a run with limits of its own
     sets: Tree = field(default_factory=dict)  # settings on one of the recipe's sets alone, by its name
     is_stage: bool = False
+    recipe: Tree = field(default_factory=dict)  # of a stage: settings of another recipe, beneath those of every stage
 
     def on(self, part: str) -> "Row":
         """The row as it is on one of the recipe's sets."""
@@ -175,17 +176,18 @@ def parts(base: Tree) -> list[str]:
 
 
 def stage(base: Tree, name: str) -> Row:
-    """A stage of a recipe. It may have the settings of another recipe, by its name, and change some."""
+    """A stage of a recipe. It may name another one, whose settings those of every stage and its own change."""
     entry = dict(base["stages"][name])
     written = read_settings(entry.pop("recipe")) if "recipe" in entry else {}
     written = {key: value for key, value in written.items() if key not in ("published", "vary", *STAGED)}
-    return replace(read_row({**merge(written, entry), "name": name}, f"the stage {name!r}"), is_stage=True)
+    return replace(read_row({**entry, "name": name}, f"the stage {name!r}"), is_stage=True, recipe=written)
 
 
 def laid_over(base: Tree, row: Row, part: str = "") -> tuple[Tree, list[str]]:
     """The settings of a row, on one of the recipe's sets, or of a stage; and the keys of the recipe's [model] that
     another architecture does not have."""
-    under = base.get("every_stage", {}) if row.is_stage else merge(base, base.get("sets", {}).get(part, {}))
+    own = merge(row.recipe, base.get("every_stage", {}))
+    under = own if row.is_stage else merge(base, base.get("sets", {}).get(part, {}))
     under, row = {key: value for key, value in under.items() if key not in STAGED}, row.on(part)
     if row.is_stage and row.after:  # its sizes and sub-words are those of the stage before it
         data = {key: value for key, value in under.get("data", {}).items() if key not in ("tokenizer", "vocab_size")}
