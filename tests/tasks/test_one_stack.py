@@ -13,13 +13,14 @@ from qkv import folder
 from qkv.config import read_toml
 from qkv.decoding import Translator
 from qkv.errors import InputError
-from qkv.folder import Loaded
+from qkv.folder import Loaded, RunFolder
 from qkv.look.sentence import look_at
 from qkv.models import UniLM
 from qkv.opening import score_files
-from qkv.tasks import TASKS
+from qkv.tasks import TASKS, Corpus
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.prepare import started
+from qkv.training.settings import complete, read_settings
 
 SMALL = {"d_model": 16, "n_heads": 2, "layers": 1, "dropout": 0.0}
 QUIET: dict[str, Any] = {"quiet": True}
@@ -47,6 +48,22 @@ def translates(read: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = [(source[:12], target[:12]) for source, target in some_pairs(40)]
     qkv.train(pairs=pairs, start=read, out=out, training=FEW, data={"batch_tokens": 200}, **QUIET)
     return out
+
+
+def test_what_read_one_way_by_windows_is_measured_by_all_ways(tmp_path: Path) -> None:
+    """As a comparison measures it: with the settings of its training, and by the objective of all rows."""
+    texts = [running_text(8, seed) for seed in range(6)]
+    qkv.train(texts=texts, task="fill", architecture="unilm", objective="left_to_right_lm", out=tmp_path,
+              training=FEW, data={"vocab_size": 320, "window": 48, "batch_tokens": 200, "tokenizer": "bpe"},
+              model={**SMALL, "max_length": 48}, **QUIET)  # fmt: skip
+    settings = complete(read_settings(tmp_path / "training/recipe.toml"), "recipe")
+    assert settings.data.rows == "windows"
+    task: Any = TASKS["fill"](settings.data, UniLM)
+    found = task.evaluate(
+        folder.load(tmp_path), Corpus.open(RunFolder(tmp_path).corpus).valid_examples(task.example_class)
+    )
+    assert {"masked_lm_loss", "sequence_to_sequence_lm_loss", "left_to_right_lm_loss"} <= found.keys()
+    assert found["loss"] > 0
 
 
 def test_plain_text_and_then_pairs(read: Path, translates: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from qkv.config import setting
+from qkv.config import Tree, setting
 from qkv.data import Rows, RunningText, Stream, Windows, each_row
 from qkv.engines.filler import Filler
 from qkv.errors import InputError
@@ -162,6 +162,12 @@ class Fill(OnRunningText):
         backbone: Any = getattr(loaded.model, "backbone", loaded.model)
         most = backbone.config.max_length
         return Filler(loaded, frame=backbone.frame, most=most, batch_tokens=self.data.batch_tokens)
+
+    def evaluate(self, loaded: Loaded, examples: Sequence[Any], *, by: str = "", **how: Any) -> Tree:
+        """Texts are cut anew: windows may do for what was asked in training, and not for what it is measured by."""
+        if objective(by or self.asked_of(self.model)).passages:
+            self.data = replace(self.data, rows="", carry=False)
+        return super().evaluate(loaded, examples, by=by, **how)
 
     def scored_by(self, loaded: Loaded) -> str:
         """All that the model was asked in training, each figure under its name; but not where it has lost the heads for
