@@ -19,7 +19,7 @@ from qkv.errors import InputError, nearest
 from qkv.files import digest, read_json, replacing, write_json
 from qkv.folder import About
 from qkv.tasks.encoding import encoded
-from qkv.tasks.spool import Chunk, Spool, chunked, line_of
+from qkv.tasks.spool import LAYOUT, Chunk, Spool, chunked, line_of
 from qkv.text.lines import check_file
 from qkv.text.tables import examples_in
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
@@ -216,7 +216,7 @@ class Corpus:
         }  # fmt: skip
         going_on = None
         if is_large := survey.characters > LARGE:
-            key = [task.name, task.model.__name__, to_tree(task.data), facts, survey.digests, how]
+            key = [LAYOUT, task.name, task.model.__name__, to_tree(task.data), facts, survey.digests, how]
             named = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=16).hexdigest()
             going_on = GoingOn(folder.parent / DRAFTS, named, task.tallies)
         with replacing(folder) as partial:

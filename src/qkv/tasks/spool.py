@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 CHUNK, LETTERS = 4096, 2**20  # examples that are encoded together, or letters: each takes some 100 bytes
+LAYOUT = 2  # how chunks are cut: who takes up what another process has encoded must cut them as it did
 
 
 def is_full(examples: int, letters: int) -> bool:
