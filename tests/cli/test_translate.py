@@ -183,13 +183,16 @@ def test_an_output_that_fails_leaves_the_old_file(qkv: Run, model: Path, tmp_pat
 
 
 def test_many_remarks_are_a_number_and_a_file(qkv: Run, model: Path, tmp_path: Path) -> None:
+    """A long line was cut; whether it ran in a loop, too, is up to the model."""
     long = "1 2 3 4 5 6 7 8 9 " * 6
-    few = qkv("translate", "--model", model, "--beam", "1", stdin=f"{long}\n7\n" * 3)
-    assert [line.split(" was ")[0] for line in few.err.splitlines()] == ["line 1", "line 3", "line 5"]
-    many = qkv("translate", "--model", model, "--beam", "1", stdin=f"{long}\n" * 5)
-    assert many.err.splitlines()[3:] == ["2 more remarks; name a file with -o to have them all beside it"]
+    few = qkv("translate", "--model", model, "--beam", "1", stdin=f"7\n{long}\n").err.splitlines()
+    assert 1 <= len(few) <= 2
+    assert all(line.startswith("line 2 ") for line in few)
     written = qkv("translate", "--model", model, "--beam", "1", "-o", "out.en", stdin=f"{long}\n" * 4)
-    assert written.err.splitlines()[3:] == ["1 more remark; all are in out.en.remarks.txt"]
     told = (tmp_path / "out.en.remarks.txt").read_text().splitlines()
-    assert [line.split(" was ")[0] for line in told] == [f"line {number}" for number in range(1, 5)]
-    assert told[:3] == written.err.splitlines()[:3]
+    cut = [line for line in told if " ran in a loop " not in line]
+    assert [line.split(" was ")[0] for line in cut] == [f"line {number}" for number in range(1, 5)]
+    more = "1 more remark" if len(told) == 4 else f"{len(told) - 3} more remarks"
+    assert written.err.splitlines() == [*told[:3], f"{more}; all are in out.en.remarks.txt"]
+    many = qkv("translate", "--model", model, "--beam", "1", stdin=f"{long}\n" * 4)
+    assert many.err.splitlines() == [*told[:3], f"{more}; name a file with -o to have them all beside it"]
