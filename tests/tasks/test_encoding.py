@@ -23,7 +23,7 @@ from qkv.tasks import TASKS, Corpus, Survey, Task
 from qkv.tasks import corpus as corpora
 from qkv.tasks.corpus import learn_tokenizer
 from qkv.tasks.encoding import answer, encoded
-from qkv.tasks.spool import Chunk
+from qkv.tasks.spool import Spooled
 from qkv.tasks.translation import PairsConfig, Translate
 from qkv.text.tokenizer import Tokenizer
 
@@ -75,7 +75,7 @@ def test_half_a_line_is_of_one_who_is_gone(tmp_path: Path) -> None:
     task, survey, tokenizer, facts = surveyed("classify", tmp_path)
     spec = {"task": task.name, "model": task.model.__name__, "data": to_tree(task.data), "facts": facts}
     told = json.dumps({**spec, "tokenizer": tokenizer.to_str()}).encode()
-    for given in (b"", told[:50], told + b"\n" + Chunk.of(task.example_class, [next(iter(survey.train))]).line[:-1]):
+    for given in (b"", told[:50], told + b"\n" + Spooled.of(task.example_class, [next(iter(survey.train))]).line[:-1]):
         answer(io.BytesIO(given), out := io.BytesIO())
         assert not out.getvalue()
 

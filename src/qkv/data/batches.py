@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.data.rows import Ids, Ints, Rows, Shard
+from qkv.data.rows import AllIds, Ints, Rows, Shard
 from qkv.errors import InputError
 from qkv.text.tokenizer import PAD
 
@@ -154,7 +154,7 @@ class RowsOfPart:
         whole, places = self.rows.shard(shard), self._places[shard]
         return Shard(whole.ids, *(column[places, : self.columns] for column in (whole.starts, whole.lengths)))
 
-    def ids(self, shard: int) -> Ids:
+    def ids(self, shard: int) -> AllIds:
         return self.rows.ids(shard)
 
 

@@ -57,10 +57,10 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
     def lengths(self, shard: int) -> Ints: ...
     def shard(self, shard: int) -> Shard: ...
-    def ids(self, shard: int) -> "Ids": ...
+    def ids(self, shard: int) -> "AllIds": ...
 
 
-class Ids(Protocol):
+class AllIds(Protocol):
     """The ids of a shard behind each other, of which parts are asked for: ids[start:stop]."""
 
     def __len__(self) -> int: ...
@@ -103,7 +103,7 @@ class RowsInMemory:
     def shard(self, shard: int) -> Shard:
         return self._shard
 
-    def ids(self, shard: int) -> Ids:
+    def ids(self, shard: int) -> AllIds:
         return self._shard.ids
 
 
@@ -162,7 +162,7 @@ class RowsOnDisk:
         self._check(shard)
         return laid_out(self._map(shard, "ids"), self.lengths(shard))
 
-    def ids(self, shard: int) -> Ids:
+    def ids(self, shard: int) -> AllIds:
         self._check(shard)
         return IdsOnDisk(part(self.folder, shard, "ids"), self._dtype, self._entries[shard]["tokens"])
 

@@ -19,7 +19,7 @@ from qkv.errors import InputError, nearest
 from qkv.files import digest, read_json, replacing, write_json
 from qkv.folder import About
 from qkv.tasks.encoding import encoded
-from qkv.tasks.spool import LAYOUT, Chunk, Spool, chunked, line_of
+from qkv.tasks.spool import LAYOUT, Spooled, Spool, chunked, line_of
 from qkv.text.lines import check_file
 from qkv.text.tables import examples_in
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
@@ -227,7 +227,7 @@ class Corpus:
                 chunks = task.parted(chunks, survey, valid.add)
             if task.data.limit:
                 few = drawn(task, chain.from_iterable(chunk.examples() for chunk in chunks))
-                chunks = (Chunk.of(task.example_class, some) for some in chunked(few, task.texts))
+                chunks = (Spooled.of(task.example_class, some) for some in chunked(few, task.texts))
 
             def packed(done: int, counts: Counts) -> Iterator[PackedRows]:
                 for name, tally in task.tallies().items():

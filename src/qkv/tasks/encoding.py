@@ -25,7 +25,7 @@ from qkv.config import Tree, from_tree, to_tree
 from qkv.data import PackedRows, id_type, pack
 from qkv.errors import InputError
 from qkv.folder import About
-from qkv.tasks.spool import Chunk
+from qkv.tasks.spool import Spooled
 from qkv.text.adopted import kind_of
 from qkv.text.tokenizer import Tokenizer
 
@@ -34,7 +34,7 @@ AHEAD = 3  # chunks that each process has been given, or has answered and nobody
 
 
 def encoded(
-    task: Any, chunks: Iterable[Chunk], tokenizer: Tokenizer, facts: About, workers: int = 1
+    task: Any, chunks: Iterable[Spooled], tokenizer: Tokenizer, facts: About, workers: int = 1
 ) -> Iterator[PackedRows]:
     """The rows of each chunk, in their order; what the task has counted in them is in its `counts`."""
     if workers == 1:
@@ -47,7 +47,7 @@ def encoded(
         for _ in range(workers):
             free.put(stack.enter_context(Encoder(task, tokenizer, facts)))
 
-        def ask(chunk: Chunk) -> tuple[PackedRows, Tree]:
+        def ask(chunk: Spooled) -> tuple[PackedRows, Tree]:
             encoder = free.get()
             try:
                 return encoder.ask(chunk)
@@ -98,7 +98,7 @@ class Encoder:
         self.to.write(line)
         self.to.flush()
 
-    def ask(self, chunk: Chunk) -> tuple[PackedRows, Tree]:
+    def ask(self, chunk: Spooled) -> tuple[PackedRows, Tree]:
         try:
             self.say(json.dumps([*chunk.without]).encode() + b"\n" + chunk.line)
             head = json.loads(self.back.readline())
@@ -129,7 +129,7 @@ def answer(given: IO[bytes], out: IO[bytes]) -> None:
     assert sub_words is not None
     tokenizer = Tokenizer(spec["tokenizer"], sub_words)
     for without, line in zip(lines, lines, strict=False):
-        chunk = Chunk(kind.example_class, line, without=json.loads(without))
+        chunk = Spooled(kind.example_class, line, without=json.loads(without))
         for tally in task.tallies().values():
             tally.clear()
         try:

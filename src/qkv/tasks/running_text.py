@@ -14,7 +14,7 @@ from qkv.folder import About
 from qkv.models import Backbone, Model
 from qkv.objectives import Objective
 from qkv.tasks.corpus import Corpus, Scale, Survey
-from qkv.tasks.spool import Chunk
+from qkv.tasks.spool import Spooled
 from qkv.tasks.task import Task
 from qkv.tasks.text_config import TextConfig
 from qkv.text import read_texts
@@ -74,7 +74,7 @@ class OnRunningText(Task):
             raise InputError(f"{place} is {given!r:.60}; {self.name} learns from texts that are not empty")
         return Text(given, place, True)
 
-    def parted(self, chunks: Iterable[Chunk], survey: Survey, hold_out: Callable[[Text], None]) -> Iterator[Chunk]:
+    def parted(self, chunks: Iterable[Spooled], survey: Survey, hold_out: Callable[[Text], None]) -> Iterator[Spooled]:
         """The last part of the text is held out, wherever documents end: a tenth, up to a million characters."""
         left = survey.characters - min(survey.characters // TAIL, self.data.held_out * PER_HELD_OUT)
         for chunk in chunks:
@@ -91,7 +91,7 @@ class OnRunningText(Task):
                     hold_out(there._replace(begins=example.begins or not survey.valid))
                 left -= len(example.text)
             if kept:
-                yield Chunk.of(chunk.kind, kept)
+                yield Spooled.of(chunk.kind, kept)
 
     def encode(self, examples: Sequence[Text], tokenizer: Tokenizer, facts: About) -> list[tuple[list[int]]]:
         """</s> and the ids of a document; a long one goes on in the rows after it."""

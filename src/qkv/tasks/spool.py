@@ -42,7 +42,7 @@ def line_of(given: Any) -> bytes:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class Spooled:
     """Some examples as a line of JSON: whoever does not ask for them hands it on as it is."""
 
     kind: type[Any]
@@ -52,14 +52,14 @@ class Chunk:
     without: Sequence[int] = ()  # the places of those in the line that are none of them
 
     @classmethod
-    def of(cls, kind: type[Any], examples: Iterable[Any]) -> "Chunk":
+    def of(cls, kind: type[Any], examples: Iterable[Any]) -> "Spooled":
         return cls(kind, line_of([*examples]))
 
     def examples(self) -> list[Any]:
         without = set(self.without)
         return [self.kind(*values) for at, values in enumerate(json.loads(self.line)) if at not in without]
 
-    def parted(self, threshold: float) -> tuple["Chunk | None", list[Any]]:
+    def parted(self, threshold: float) -> tuple["Spooled | None", list[Any]]:
         """Those with numbers above a threshold, if there are any, and the others."""
         low = np.flatnonzero(np.asarray(self.numbers) <= threshold).tolist()
         if not low:
@@ -96,13 +96,13 @@ class Spool:
     def __len__(self) -> int:
         return self.count
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Spooled]:
         self._write()
         self.file.seek(0)
         for letters, count in self._sizes:
             line, numbers = self.file.readline(), array("d")
             numbers.frombytes(self.file.read(count * numbers.itemsize))
-            yield Chunk(self.kind, line, letters, numbers)
+            yield Spooled(self.kind, line, letters, numbers)
 
     def __iter__(self) -> Iterator[Any]:
         for chunk in self.chunks():

@@ -21,7 +21,7 @@ from qkv.objectives import NOTHING, Asked, Objective, objective
 from qkv.tasks.corpus import Corpus, Found, Survey
 from qkv.tasks.measuring import ONE_PROCESS, Sharing, measured
 from qkv.tasks.predictor import Predictor
-from qkv.tasks.spool import Chunk, chunked
+from qkv.tasks.spool import Spooled, chunked
 from qkv.tasks.text_config import TextConfig
 from qkv.text.tokenizer import Tokenizer
 from qkv.wording import are, count_of
@@ -119,11 +119,10 @@ class Task:
         """What examples are held out by when no validation files are given: those with equal keys stay together."""
         return str(example.text)
 
-    def parted(self, chunks: Iterable[Chunk], survey: Survey, hold_out: Callable[[Any], None]) -> Iterator[Chunk]:
+    def parted(self, chunks: Iterable[Spooled], survey: Survey, hold_out: Callable[[Any], None]) -> Iterator[Spooled]:
         """The examples to train on, once some are held out."""
         threshold = survey.threshold(self.data.held_out)
-        for chunk in chunks:
-            kept, others = chunk.parted(threshold)
+        for kept, others in (chunk.parted(threshold) for chunk in chunks):
             for example in others:
                 hold_out(example)
             if kept:
