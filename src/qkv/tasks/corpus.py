@@ -19,7 +19,7 @@ from qkv.errors import InputError, nearest
 from qkv.files import digest, read_json, replacing, write_json
 from qkv.folder import About
 from qkv.tasks.encoding import encoded
-from qkv.tasks.spool import LAYOUT, Spooled, Spool, chunked, line_of
+from qkv.tasks.spool import LAYOUT, Spool, Spooled, chunked, line_of
 from qkv.text.lines import check_file
 from qkv.text.tables import examples_in
 from qkv.text.tokenizer import TOKENIZERS, Tokenizer
