@@ -239,3 +239,16 @@ def test_running_text_is_all_ids_behind_each_other(
             assert len(text) == len(whole)
             assert text[span].tolist() == whole[span]
             assert text[span].dtype == np.int64
+
+
+def test_running_text_that_is_cut_or_gone_is_said(tmp_path: Path) -> None:
+    """It is read as it is asked for: what happens to the file after it was opened is seen then."""
+    write(tmp_path / "rows", [([1, 2, 3, 4, 5],)])
+    text, file = RunningText(opened(tmp_path / "rows")), tmp_path / "rows" / "00000.ids"
+    assert text[slice(1, 4)].tolist() == [2, 3, 4]
+    file.write_bytes(file.read_bytes()[:4])
+    with pytest.raises(InputError, match="is damaged or missing"):
+        text[slice(1, 4)]
+    file.unlink()
+    with pytest.raises(InputError, match="is damaged or missing"):
+        text[slice(1, 4)]

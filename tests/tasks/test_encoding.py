@@ -75,7 +75,8 @@ def test_half_a_line_is_of_one_who_is_gone(tmp_path: Path) -> None:
     task, survey, tokenizer, facts = surveyed("classify", tmp_path)
     spec = {"task": task.name, "model": task.model.__name__, "data": to_tree(task.data), "facts": facts}
     told = json.dumps({**spec, "tokenizer": tokenizer.to_str()}).encode()
-    for given in (b"", told[:50], told + b"\n" + Spooled.of(task.example_class, [next(iter(survey.train))]).line[:-1]):
+    half = Spooled.of(task.example_class, [next(iter(survey.train))]).line[:-1]
+    for given in (b"", told[:50], told + b"\n[", told + b"\n[]\n", told + b"\n[]\n" + half):
         answer(io.BytesIO(given), out := io.BytesIO())
         assert not out.getvalue()
 

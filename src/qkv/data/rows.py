@@ -78,9 +78,17 @@ class IdsOnDisk:
 
     def __getitem__(self, span: slice, /) -> NDArray[Any]:
         start, stop, _ = span.indices(self.length)
-        with self.path.open("rb", buffering=0) as file:  # np.fromfile takes twice as long
-            file.seek(start * self.dtype.itemsize)
-            return np.frombuffer(file.read(max(0, stop - start) * self.dtype.itemsize), self.dtype)
+        if (size := (stop - start) * self.dtype.itemsize) <= 0:
+            return np.empty(0, self.dtype)
+        try:
+            with self.path.open("rb", buffering=0) as file:  # np.fromfile takes twice as long
+                file.seek(start * self.dtype.itemsize)
+                content = file.read(size)
+        except FileNotFoundError:
+            raise _damaged(self.path) from None
+        if len(content) != size:
+            raise _damaged(self.path)
+        return np.frombuffer(content, self.dtype)
 
 
 class RowsInMemory:
